@@ -1,0 +1,21 @@
+//! The core of bb-box: what happens to a box, in what order, and what is recorded.
+//!
+//! The core names no provider. A provider is a [`backend::Backend`]; everything that does not depend on one is
+//! here, once.
+
+#![deny(missing_docs)]
+
+pub mod backend;
+pub mod capacity;
+pub mod display;
+pub mod embed;
+pub mod env;
+pub mod error;
+pub mod guest;
+pub mod id;
+pub mod kind;
+pub mod route;
+pub mod size;
+pub mod transport;
+
+pub use error::{Effect, Error, ErrorKind, Result};
