@@ -7,7 +7,9 @@
 
 pub mod backend;
 pub mod capacity;
+pub mod config;
 pub mod display;
+pub mod driver;
 pub mod embed;
 pub mod env;
 pub mod error;
