@@ -1,1 +1,41 @@
-fn main() {}
+//! Chores, run as `cargo xtask NAME`.
+//!
+//! `setup` brings what the tests need onto this machine; `test` runs every check there is. The tidy rules are tests
+//! of this crate. Nothing here is part of what users install, and nothing here knows how a box works: it starts
+//! other programs, waits for them and adds up what they say.
+
+mod child;
+mod fault;
+mod say;
+mod setup;
+mod test;
+#[cfg(test)]
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Chores of the bb-box workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Chore {
+    /// Install and start what the tests need; quick when nothing is to do.
+    Setup,
+    /// Set up, then run every check and test, and stop at the first failure.
+    Test,
+}
+
+fn main() -> ExitCode {
+    let done = match Chore::parse() {
+        Chore::Setup => setup::run(),
+        Chore::Test => test::run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            say::fault(&fault);
+            ExitCode::FAILURE
+        }
+    }
+}

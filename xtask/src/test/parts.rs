@@ -1,0 +1,174 @@
+//! The parts of a run, as data: what runs, what it needs, how long it may take and how its words are counted.
+//!
+//! All cargo parts share one target folder and the dev profile, so that a dependency is compiled once to be checked
+//! and once to be run. Each list of files is read from the checkout, so a new script or example is not forgotten.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::count::{self, Report};
+use crate::{
+    child::Child,
+    fault::{Fault, Result},
+    setup,
+};
+
+/// What must be there before a part runs.
+#[derive(Clone, Copy)]
+pub(super) enum Needs {
+    /// Cargo alone.
+    Rust,
+    /// Packages and a Docker Engine.
+    Machine,
+    /// The cargo tools.
+    Tools,
+}
+
+/// One part of the run.
+pub(super) struct Part {
+    pub(super) name: &'static str,
+    pub(super) needs: Needs,
+    child: Child,
+    count: fn(&str) -> Option<Report>,
+    /// A child without which the part is skipped, and the words for it.
+    first: Option<(Child, &'static str)>,
+}
+
+impl Part {
+    fn new(name: &'static str, needs: Needs, child: Child, minutes: u64) -> Self {
+        let child = child.minutes(minutes).env("PATH", setup::path()).env("CARGO_TERM_COLOR", "never");
+        Self { name, needs, child, count: count::check, first: None }
+    }
+
+    fn counted(mut self, count: fn(&str) -> Option<Report>) -> Self {
+        self.count = count;
+        self
+    }
+
+    fn unless_fails(mut self, first: Child, otherwise: &'static str) -> Self {
+        self.first = Some((first.env("PATH", setup::path()), otherwise));
+        self
+    }
+
+    /// Runs it and answers what was counted, and why it failed if it did.
+    pub(super) fn run(&self, log: &Path) -> (Report, Option<Fault>) {
+        if let Some((first, otherwise)) = &self.first
+            && first.run(&log.with_extension("first")).is_err()
+        {
+            return (Report::skipped(otherwise), None);
+        }
+        let said = match self.child.run(log) {
+            Ok(said) => said,
+            Err(fault) => {
+                let counted = fault.output.as_deref().and_then(self.count).filter(|report| report.failed > 0);
+                return (counted.unwrap_or_else(Report::failure), Some(fault));
+            }
+        };
+        let (report, what) = match (self.count)(&format!("{}\n{}", said.stderr, said.stdout)) {
+            Some(report) if report.failed == 0 => return (report, None),
+            Some(report) => (report, "reported failures and ended as if all was well"),
+            None => (Report::failure(), "ended well and reported no count of what it ran"),
+        };
+        (
+            report,
+            Some(Fault { what: format!("{} {what}", self.name), output: Some(said.stderr + &said.stdout) }),
+        )
+    }
+}
+
+/// Every part, in order.
+pub(super) fn all(root: &Path) -> Result<Vec<Part>> {
+    let cargo = |args: &str| Child::new("cargo").dir(root).args(args.split(' '));
+    let mut parts = vec![
+        Part::new("format", Needs::Rust, cargo("fmt --all --check"), 2),
+        Part::new(
+            "clippy",
+            Needs::Rust,
+            cargo("clippy --workspace --all-targets --locked -- -D warnings"),
+            20,
+        ),
+        Part::new(
+            "docs",
+            Needs::Rust,
+            cargo("doc --workspace --no-deps --locked").env("RUSTDOCFLAGS", "-D warnings"),
+            10,
+        ),
+        Part::new("features", Needs::Tools, cargo("hack check --workspace --each-feature --locked"), 20),
+        Part::new(
+            "licences",
+            Needs::Tools,
+            cargo("deny --all-features --locked check bans licenses sources"),
+            5,
+        ),
+        Part::new(
+            "advisories",
+            Needs::Tools,
+            cargo("deny --all-features --locked check advisories --disable-fetch"),
+            5,
+        )
+        .unless_fails(cargo("deny fetch db").minutes(2), "the advisory database could not be fetched"),
+        Part::new("scripts", Needs::Machine, Child::new("shellcheck").dir(root).args(scripts(root)?), 2),
+        Part::new("tests", Needs::Machine, cargo("nextest run --workspace --locked --no-fail-fast"), 30)
+            .counted(count::nextest),
+        Part::new("doctests", Needs::Machine, cargo("test --workspace --locked --doc"), 10)
+            .counted(count::cargo_test),
+    ];
+    for manifest in foreign_examples(root)? {
+        let child = cargo("test --locked --target-dir target --manifest-path").args([manifest]);
+        parts.push(Part::new("foreign example", Needs::Machine, child, 15).counted(count::cargo_test));
+    }
+    for (name, args, minutes) in [
+        ("conformance local", "run --backend local", 10),
+        ("conformance docker", "run --backend docker", 15),
+        ("crash local", "crash --backend local", 15),
+        ("crash docker", "crash --backend docker", 20),
+    ] {
+        let child = cargo(&format!("run --quiet --locked --package conformance -- {args} --json"));
+        parts.push(Part::new(name, Needs::Machine, child, minutes).counted(count::conformance));
+    }
+    Ok(parts)
+}
+
+/// Every shell script of the checkout, by its name or its first line.
+fn scripts(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for file in files(root)? {
+        let is_script = file.extension().is_some_and(|ext| ext == "sh")
+            || fs::read(&file).is_ok_and(|bytes| {
+                let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
+                line.starts_with(b"#!") && line.ends_with(b"sh")
+            });
+        found.extend(is_script.then_some(file));
+    }
+    Ok(found)
+}
+
+/// The manifests of examples that are no members of this workspace.
+fn foreign_examples(root: &Path) -> Result<Vec<PathBuf>> {
+    let dir = root.join("examples");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&dir).into_iter().flatten() {
+        let manifest = entry.map_err(|e| Fault::file("list", &dir, e))?.path().join("Cargo.toml");
+        found.extend(
+            fs::read_to_string(&manifest).is_ok_and(|text| text.contains("[workspace]")).then_some(manifest),
+        );
+    }
+    Ok(found)
+}
+
+/// Every file of the checkout that git does not ignore, sorted.
+pub(crate) fn files(root: &Path) -> Result<Vec<PathBuf>> {
+    let git = ["-C", &root.to_string_lossy(), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        .map(str::to_owned);
+    let said = Child::new("git").args(git).run(&root.join("target/xtask/files"))?;
+    let mut files: Vec<_> = said
+        .stdout
+        .split_terminator('\0')
+        .map(|name| root.join(name))
+        .filter(|file| file.is_file())
+        .collect();
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,126 @@
+//! The documents: what each must have, and that what it points at is there.
+
+use super::{Checkout, hold};
+
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
+const GUARANTEES: &str = "docs/guarantees.md";
+/// The heads of a decision note, in order.
+const HEADS: &[&str] = &["## Context", "## Decision", "## Consequences"];
+/// One page.
+const PAGE: usize = 60;
+
+fn decisions(checkout: &Checkout) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (path, text) in checkout.iter().filter(|(path, _)| path.starts_with("docs/decisions/")) {
+        let heads: Vec<_> = text.lines().filter(|line| line.starts_with("## ")).collect();
+        if heads != HEADS {
+            broken.push(format!("{path}: its heads are {heads:?} and should be {HEADS:?}"));
+        }
+        let lines = text.lines().count();
+        if lines > PAGE {
+            broken.push(format!("{path}: {lines} lines are more than one page"));
+        }
+    }
+    broken
+}
+
+fn architecture(checkout: &Checkout) -> Vec<String> {
+    let Some(text) = checkout.text(ARCHITECTURE) else { return vec![format!("there is no {ARCHITECTURE}")] };
+    let lines = text.lines().count();
+    let long = (lines >= 250).then(|| format!("{ARCHITECTURE}: {lines} lines, fewer than 250"));
+    long.into_iter().collect()
+}
+
+/// Links to files of the checkout lead somewhere.
+fn links(checkout: &Checkout) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (path, text) in checkout.iter().filter(|(path, _)| path.ends_with(".md")) {
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let outside = target.is_empty() || target.contains("://") || target.starts_with("mailto:");
+            if outside || exists(checkout, &resolve(path, target)) {
+                continue;
+            }
+            broken.push(format!("{path}: leads to {target}, which is not there"));
+        }
+    }
+    broken
+}
+
+fn resolve(from: &str, target: &str) -> String {
+    let mut parts: Vec<_> = from.split('/').collect();
+    parts.pop();
+    for part in target.trim_end_matches('/').split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            "." => {}
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+fn exists(checkout: &Checkout, path: &str) -> bool {
+    let folder = format!("{path}/");
+    checkout.iter().any(|(file, _)| file == path || file.starts_with(&folder))
+}
+
+/// What the guarantees say a test holds is held by a test of that name: a function, or a conformance case.
+fn guarantees(checkout: &Checkout) -> Vec<String> {
+    let Some(text) = checkout.text(GUARANTEES) else { return vec![format!("there is no {GUARANTEES}")] };
+    let held = text.split("## Not yet held").next().unwrap_or_default();
+    let rows = held.lines().filter(|line| line.starts_with('|')).filter_map(|line| line.rsplit('|').nth(1));
+    let named: Vec<_> = rows.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    if named.is_empty() {
+        return vec![format!("{GUARANTEES}: names no test")];
+    }
+    let stands = |name: &str| {
+        let (function, case) = (format!("fn {name}("), format!("\"{name}\""));
+        checkout.rust().any(|(_, text)| text.contains(&function) || text.contains(&case))
+    };
+    named
+        .into_iter()
+        .filter(|name| !stands(name))
+        .map(|name| format!("{GUARANTEES}: no test is named {name}"))
+        .collect()
+}
+
+#[test]
+fn every_decision_is_one_page_with_its_heads() {
+    hold(&decisions(&Checkout::here()));
+}
+
+#[test]
+fn the_architecture_stays_a_map() {
+    hold(&architecture(&Checkout::here()));
+}
+
+#[test]
+fn links_lead_somewhere() {
+    hold(&links(&Checkout::here()));
+}
+
+#[test]
+fn guarantees_name_tests_that_exist() {
+    hold(&guarantees(&Checkout::here()));
+}
+
+#[test]
+fn what_breaks_a_rule_about_documents_is_found() {
+    let checkout = Checkout::of(&[
+        (
+            "docs/decisions/a.md",
+            "# A\n## Context\n## Decision\n## Consequences\nsee [b](b.md) and [all](../../README.md)\n",
+        ),
+        ("docs/decisions/b.md", "# B\n## Decision\n"),
+        ("README.md", "[lost](docs/lost.md), [map](docs/decisions/), [out](https://example.org)\n"),
+        (
+            "docs/guarantees.md",
+            "| promise | held by |\n| a | `a_test`, `a-case` |\n| b | `no_test` |\n## Not yet held\n| c | `never` |\n",
+        ),
+        ("a.rs", "fn a_test() { case(\"a-case\") }"),
+    ]);
+    assert_eq!(decisions(&checkout).len(), 1);
+    assert_eq!(architecture(&checkout).len(), 1);
+    assert_eq!(links(&checkout), ["README.md: leads to docs/lost.md, which is not there"]);
+    assert_eq!(guarantees(&checkout), ["docs/guarantees.md: no test is named no_test"]);
+}
