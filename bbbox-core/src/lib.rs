@@ -15,9 +15,11 @@ pub mod env;
 pub mod error;
 pub mod guest;
 pub mod id;
+pub mod journal;
 pub mod kind;
 pub mod route;
 pub mod size;
+pub mod store;
 pub mod transport;
 
 pub use error::{Effect, Error, ErrorKind, Result};

@@ -1,0 +1,248 @@
+//! The journal as its users see it: beginning, waiting, cancelling, looking.
+
+use std::{fmt, sync::Arc};
+
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+use serde_json::Value;
+use tokio::sync::{broadcast, watch};
+
+use super::{
+    Begin, Begun, Event, JournalBuilder, State, Summary, What,
+    drive::{Inner, locked},
+    queue::{self, Turn},
+    rows,
+};
+use crate::{
+    env::Env,
+    error::{Error, Result},
+    id::{BoxId, OperationId, RequestId},
+    store::Store,
+};
+
+/// How many operations one transaction of a prune deletes.
+const PRUNED_AT_ONCE: usize = 500;
+
+/// The operations of one store, and the tasks that drive them.
+///
+/// Its methods that begin or wake operations are called in a tokio runtime. Clones share everything.
+#[derive(Clone)]
+pub struct Journal {
+    pub(super) inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Journal").field("driving", &*self.inner.driving.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl Journal {
+    /// A journal in `store`, whose operations are then registered.
+    pub fn builder(store: Arc<Store>, env: Arc<dyn Env>) -> JournalBuilder {
+        JournalBuilder::new(store, env)
+    }
+
+    /// Records an operation, with the caller's own writes, in one transaction, and drives it when its turn comes.
+    ///
+    /// Once this returns, the operation ends, whatever happens to this process.
+    ///
+    /// # Errors
+    /// `Invalid` when the request was used for something else; `Refused` when the last operation on one of the boxes
+    /// ended unknown; what `also` returns. Nothing is written then.
+    pub fn begin<T>(
+        &self,
+        begin: Begin,
+        also: impl FnOnce(&Connection, &OperationId) -> Result<T>,
+    ) -> Result<Begun<T>> {
+        let inner = &self.inner;
+        let asked = rows::text(begin.asked.as_ref().unwrap_or(&begin.args))?;
+        let (begun, op, turn) = inner.store.write(|tx| {
+            if let Some(request) = &begin.request
+                && let Some(id) = repeated(tx, request, begin.kind, &asked)?
+            {
+                return Ok((Begun::Repeat { id }, None, Turn::Later));
+            }
+            let id = OperationId::draw(|| inner.env.random());
+            let n = rows::add(tx, &id, &begin, &asked, inner.env.now())?;
+            let turn = queue::take_turn(tx, n, begin.over_unknown)?;
+            if let Turn::Never(error) = turn {
+                return Err(error);
+            }
+            let value = also(tx, &id)?;
+            Ok((Begun::New { id, value }, rows::operation(tx, n)?, turn))
+        })?;
+        if let Some(op) = op {
+            let now = matches!(turn, Turn::Now);
+            inner.tell(&op, What::Began { queued: !now });
+            if now {
+                inner.wake(op.n);
+            }
+        }
+        Ok(begun)
+    }
+
+    /// Waits for an operation's end, and returns its result. Any number may wait, also after its end.
+    ///
+    /// # Errors
+    /// The operation's own error; why it stands still, when it is suspended; `Gone` when there is no such operation.
+    pub async fn wait(&self, id: &OperationId) -> Result<Value> {
+        let n = self.inner.store.read(|c| rows::number(c, id))?;
+        loop {
+            // Before the look, so that an end in between is not missed.
+            let mut end =
+                locked(&self.inner.waits).entry(n).or_insert_with(|| watch::channel(()).0).subscribe();
+            let summary = self.inner.store.read(|c| rows::summaries(c, "WHERE n = ?1", [n]))?.pop();
+            let Some(summary) = summary else {
+                locked(&self.inner.waits).remove(&n);
+                return Err(Error::gone(format!("there is no operation {id}")));
+            };
+            if summary.state.ended() || summary.state == State::Suspended {
+                locked(&self.inner.waits).remove(&n);
+                return match summary.state {
+                    State::Done => Ok(summary.result.unwrap_or(Value::Null)),
+                    _ => Err(summary
+                        .error
+                        .unwrap_or_else(|| Error::failed(format!("{} failed", summary.kind)))),
+                };
+            }
+            // The sender goes away at the end.
+            let _ = end.changed().await;
+        }
+    }
+
+    /// Asks an operation to stop and take back what it did. `false` when it is too late: it ended, is being taken
+    /// back already, or did something that has no undo and so only goes forward.
+    ///
+    /// A suspended operation is taken back without its function; what has no undo then leaves it unknown.
+    ///
+    /// # Errors
+    /// `Gone` when there is no such operation.
+    pub fn cancel(&self, id: &OperationId) -> Result<bool> {
+        let (n, asked) = self.inner.store.write(|tx| {
+            let n = rows::number(tx, id)?;
+            let Some(op) = rows::operation(tx, n)? else { return Ok((n, false)) };
+            let asked = match op.state {
+                State::Queued | State::Running => !rows::bound(tx, n)?,
+                State::Suspended => op.cause.is_none(),
+                _ => false,
+            };
+            if asked {
+                rows::set_cancel(tx, n)?;
+                if op.state == State::Suspended {
+                    rows::set_undoing(tx, n, &Error::cancelled(format!("{} was cancelled", op.kind)))?;
+                }
+            }
+            Ok((n, asked))
+        })?;
+        if asked {
+            if let Some(driven) = locked(&self.inner.driven).get(&n) {
+                driven.cancel.cancel();
+            }
+            self.inner.wake(n);
+        }
+        Ok(asked)
+    }
+
+    /// Drives every operation that has not ended, as after a restart, and says how many there are.
+    ///
+    /// # Errors
+    /// `Unavailable` when the journal cannot be read.
+    pub fn resume(&self) -> Result<usize> {
+        let live = self.inner.store.read(rows::live)?;
+        for n in &live {
+            self.inner.wake(*n);
+        }
+        Ok(live.len())
+    }
+
+    /// What happens in operations from now on. A receiver that falls far behind loses the oldest events.
+    #[must_use]
+    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.inner.events.subscribe()
+    }
+
+    /// The operations that hold a box now, the one that runs first: live ones, and unknown ones.
+    ///
+    /// # Errors
+    /// `Unavailable` when the journal cannot be read.
+    pub fn live(&self, box_id: &BoxId) -> Result<Vec<Summary>> {
+        let rest =
+            "WHERE n IN (SELECT operation FROM operation_boxes WHERE box = ?1 AND holds = 1) ORDER BY n";
+        self.inner.store.read(|c| rows::summaries(c, rest, [box_id.as_str()]))
+    }
+
+    /// One operation, with its steps and undos.
+    ///
+    /// # Errors
+    /// `Unavailable` when the journal cannot be read.
+    pub fn show(&self, id: &OperationId) -> Result<Option<Summary>> {
+        self.inner.store.read(|c| {
+            let Some(mut summary) = rows::summaries(c, "WHERE id = ?1", [id.as_str()])?.pop() else {
+                return Ok(None);
+            };
+            let n = rows::number(c, id)?;
+            summary.steps = rows::step_summaries(c, n)?;
+            summary.undos = rows::undo_summaries(c, n)?;
+            Ok(Some(summary))
+        })
+    }
+
+    /// The operation that a request began.
+    ///
+    /// # Errors
+    /// `Unavailable` when the journal cannot be read.
+    pub fn of_request(&self, request: &RequestId) -> Result<Option<Summary>> {
+        let rest = "WHERE request = ?1";
+        Ok(self.inner.store.read(|c| rows::summaries(c, rest, [request.as_str()]))?.pop())
+    }
+
+    /// The last operations, newest first.
+    ///
+    /// # Errors
+    /// `Unavailable` when the journal cannot be read.
+    pub fn recent(&self, limit: usize) -> Result<Vec<Summary>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.inner.store.read(|c| rows::summaries(c, "ORDER BY n DESC LIMIT ?1", [limit]))
+    }
+
+    /// Waits until nothing is being driven: all that is left is queued behind what stands still, or stands still.
+    pub async fn idle(&self) {
+        let mut driving = self.inner.driving.subscribe();
+        // The sender lives as long as `self`.
+        let _ = driving.wait_for(|count| *count == 0).await;
+    }
+
+    /// Deletes the operations that ended before then and hold no box, and says how many those were. A request of one
+    /// of them is then no repeat any more.
+    ///
+    /// # Errors
+    /// `Unavailable` when the journal cannot be written.
+    pub fn prune(&self, ended_before: Timestamp) -> Result<usize> {
+        let sql = "DELETE FROM operations WHERE n IN (SELECT n FROM operations WHERE ended < ?1
+            AND NOT EXISTS(SELECT 1 FROM operation_boxes WHERE operation = n AND holds = 1) LIMIT ?2)";
+        let mut pruned = 0;
+        loop {
+            let limit = i64::try_from(PRUNED_AT_ONCE).unwrap_or(i64::MAX);
+            let some = self
+                .inner
+                .store
+                .write(|tx| rows::run(tx, sql, params![ended_before.as_millisecond(), limit]))?;
+            pruned += some;
+            if some < PRUNED_AT_ONCE {
+                return Ok(pruned);
+            }
+        }
+    }
+}
+
+/// The operation that the request began, if it did.
+fn repeated(tx: &Connection, request: &RequestId, kind: &str, asked: &str) -> Result<Option<OperationId>> {
+    let Some((id, old_kind, old_asked)) = rows::of_request(tx, request.as_str())? else { return Ok(None) };
+    if old_kind == kind && old_asked == asked {
+        return Ok(Some(id));
+    }
+    Err(Error::invalid(format!("the request ID {request} was used for another request, {old_kind} {id}"))
+        .at("operation", id)
+        .fix("use a new request ID"))
+}

@@ -1,0 +1,31 @@
+//! Durable operations: everything that changes something is one.
+//!
+//! An operation is an async function over a [`Context`]. What it does is recorded in the store before and after it
+//! happens, so recovery is calling the function again: what is recorded is returned, and what was under way is run
+//! again. An operation that fails or is cancelled is taken back by its undos, which are recorded too. Operations on
+//! one box run one at a time. Nothing here knows what an operation does, and time, chance and crash points come
+//! from [`Env`](crate::env::Env) alone.
+
+mod builder;
+mod context;
+mod drive;
+mod engine;
+mod event;
+mod halt;
+mod model;
+mod queue;
+mod replay;
+mod rows;
+mod step;
+#[cfg(test)]
+mod tests;
+mod undo;
+
+pub use builder::JournalBuilder;
+pub use context::Context;
+pub use engine::Journal;
+pub use event::{Event, What};
+pub use halt::Halt;
+pub use model::{Begin, Begun, Ended, State, StepSummary, Summary, UndoSummary};
+pub use step::{Attempt, Plain, Record, StepBuilder, With};
+pub use undo::UndoContext;

@@ -1,0 +1,181 @@
+//! Taking back what an operation did, from what was recorded.
+//!
+//! Undos are rows, and their handlers are registered by kind, so an operation is taken back without its function:
+//! also when the function was changed, removed, or panics. They run newest first. One that cannot be run is stuck;
+//! the earlier ones are still tried, and the operation ends unknown.
+
+use std::{fmt, panic::AssertUnwindSafe, sync::Arc};
+
+use futures::{FutureExt, future::BoxFuture};
+use rusqlite::params;
+use serde_json::Value;
+
+use super::{
+    State, What,
+    drive::{Inner, Next, panic_words},
+    halt::{ATTEMPTS, backoff, may_pass},
+    rows::{self, Op, Undo},
+};
+use crate::{
+    env::Env,
+    error::{Effect, Error, ErrorKind, Result},
+    id::{BoxId, OperationId},
+};
+
+pub(super) type UndoFn = Arc<dyn Fn(UndoContext, Value) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+
+/// One run of an undo, as its handler sees it. A handler is safe to repeat.
+#[derive(Clone)]
+pub struct UndoContext {
+    /// How many runs of this undo began before this one.
+    pub tries: u32,
+    operation: OperationId,
+    kind: String,
+    boxes: Vec<BoxId>,
+    step: String,
+    inner: Arc<Inner>,
+}
+
+impl fmt::Debug for UndoContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UndoContext")
+            .field("operation", &self.operation)
+            .field("step", &self.step)
+            .field("tries", &self.tries)
+            .finish_non_exhaustive()
+    }
+}
+
+impl UndoContext {
+    /// The operation that is being taken back.
+    #[must_use]
+    pub fn operation(&self) -> &OperationId {
+        &self.operation
+    }
+
+    /// The operation's kind.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The operation's boxes.
+    #[must_use]
+    pub fn boxes(&self) -> &[BoxId] {
+        &self.boxes
+    }
+
+    /// The step that is being taken back.
+    #[must_use]
+    pub fn step(&self) -> &str {
+        &self.step
+    }
+
+    /// Time, chance and crash points.
+    #[must_use]
+    pub fn env(&self) -> &dyn Env {
+        self.inner.env.as_ref()
+    }
+}
+
+impl Inner {
+    /// Records that the operation is being taken back, and why, and takes it back.
+    pub(super) async fn take_back(self: &Arc<Self>, mut op: Op, cause: Error) -> Result<Next> {
+        self.env.point(&format!("{} undoing", op.kind)).await;
+        let cause = self.store.write(|tx| {
+            let cause = if rows::cancel_asked(tx, op.n)? && cause.kind() != ErrorKind::Cancelled {
+                Error::cancelled(format!("{} was cancelled", op.kind)).because(cause)
+            } else {
+                cause
+            };
+            rows::set_undoing(tx, op.n, &cause)?;
+            Ok(cause)
+        })?;
+        self.tell(&op, What::Undoing { cause: cause.clone() });
+        op.cause = Some(cause);
+        self.undo_all(op).await
+    }
+
+    /// Runs what is armed, and ends the operation.
+    pub(super) async fn undo_all(self: &Arc<Self>, op: Op) -> Result<Next> {
+        while let Some(undo) = self.store.read(|c| rows::next_undo(c, op.n))? {
+            if let Some(wait) = self.undo_one(&op, &undo).await? {
+                return Ok(Next::Pause(wait));
+            }
+        }
+        let cause = op.cause.clone().unwrap_or_else(|| Error::failed(format!("{} failed", op.kind)));
+        let (left, stuck) = self.store.read(|c| Ok((rows::left_over(c, op.n)?, stuck(c, op.n)?)))?;
+        let (state, error) = if left {
+            let error =
+                stuck.into_iter().fold(cause.effect(Effect::Unknown), |e, words| e.at("not undone", words));
+            (State::Unknown, error)
+        } else if cause.kind() == ErrorKind::Cancelled {
+            (State::Cancelled, cause)
+        } else {
+            (State::Failed, cause)
+        };
+        self.end(op, state, Some(error), None).await
+    }
+
+    /// Runs one undo, and says how long to wait when it is to be run again.
+    async fn undo_one(self: &Arc<Self>, op: &Op, undo: &Undo) -> Result<Option<std::time::Duration>> {
+        let point =
+            |at: &str| self.env.point(&format!("{} undo {} of {} {at}", op.kind, undo.kind, undo.step));
+        point("intend").await;
+        self.store.write(|tx| rows::intend_undo(tx, undo.n))?;
+        point("intended").await;
+        let ran = self.call(op, undo).await;
+        point("acted").await;
+        let (state, error, again) = match ran {
+            Ok(()) => ("undone", None, None),
+            Err(error) if may_pass(&error) && undo.failures + 1 < ATTEMPTS => {
+                let wait = backoff(self.env.as_ref(), undo.failures);
+                ("armed", Some(error), Some(wait))
+            }
+            Err(error) => ("stuck", Some(error), None),
+        };
+        self.store.write(|tx| rows::set_undo(tx, undo.n, state, again.is_some(), error.as_ref()))?;
+        self.tell(op, What::Undo { kind: undo.kind.clone(), step: undo.step.clone(), error, again });
+        point(state).await;
+        Ok(again)
+    }
+
+    async fn call(self: &Arc<Self>, op: &Op, undo: &Undo) -> Result<()> {
+        let Some(handler) = self.undos.get(&undo.kind) else {
+            return Err(Error::failed(format!("this program does not know how to undo {:?}", undo.kind)));
+        };
+        let context = UndoContext {
+            tries: undo.tries,
+            operation: op.id.clone(),
+            kind: op.kind.clone(),
+            boxes: op.boxes.clone(),
+            step: undo.step.clone(),
+            inner: self.clone(),
+        };
+        let payload = rows::json(&undo.payload)?;
+        let (handler, context) = (handler.clone(), context);
+        match AssertUnwindSafe(async move { handler(context, payload).await }).catch_unwind().await {
+            Ok(result) => result,
+            Err(panic) => {
+                Err(Error::failed(format!("undo {:?} panicked", undo.kind)).because_of(panic_words(&*panic)))
+            }
+        }
+    }
+}
+
+/// What could not be taken back, in words.
+fn stuck(connection: &rusqlite::Connection, n: i64) -> Result<Vec<String>> {
+    let rows = connection
+        .prepare_cached(
+            "SELECT kind, step, error FROM undos WHERE operation = ?1 AND state = 'stuck' ORDER BY n",
+        )?
+        .query_map(params![n], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?
+        .collect::<rusqlite::Result<Vec<(String, String, Option<String>)>>>()?;
+    rows.into_iter()
+        .map(|(kind, step, error)| {
+            let error: Option<Error> = error.as_deref().map(rows::json).transpose()?;
+            let words = error.map(|error| format!(": {}", error.chain())).unwrap_or_default();
+            Ok(format!("{kind} of {step}{words}"))
+        })
+        .collect()
+}
