@@ -95,7 +95,14 @@ pub(super) fn all(root: &Path) -> Result<Vec<Part>> {
             cargo("doc --workspace --no-deps --locked").env("RUSTDOCFLAGS", "-D warnings"),
             10,
         ),
-        Part::new("features", Needs::Tools, cargo("hack check --workspace --each-feature --locked"), 20),
+        Part::new(
+            "features",
+            Needs::Tools,
+            cargo(
+                "hack check --workspace --exclude bbbox --each-feature --exclude-features default --locked",
+            ),
+            20,
+        ),
         Part::new(
             "licences",
             Needs::Tools,
@@ -115,6 +122,11 @@ pub(super) fn all(root: &Path) -> Result<Vec<Part>> {
         Part::new("doctests", Needs::Machine, cargo("test --workspace --locked --doc"), 10)
             .counted(count::cargo_test),
     ];
+    // cargo-hack checks the default members in place of a package that stands at the workspace's root.
+    for features in facade_features(root)? {
+        let child = cargo("check --package bbbox --lib --locked --features").args([&features]);
+        parts.insert(4, Part::new("facade alone", Needs::Rust, child, 10));
+    }
     for manifest in foreign_examples(root)? {
         let child = cargo("test --locked --target-dir target --manifest-path").args([manifest]);
         parts.push(Part::new("foreign example", Needs::Machine, child, 15).counted(count::cargo_test));
@@ -143,6 +155,18 @@ fn scripts(root: &Path) -> Result<Vec<PathBuf>> {
         found.extend(is_script.then_some(file));
     }
     Ok(found)
+}
+
+/// What the facade must compile with: nothing, each feature alone, all of them.
+fn facade_features(root: &Path) -> Result<Vec<String>> {
+    let path = root.join("Cargo.toml");
+    let text = fs::read_to_string(&path).map_err(|e| Fault::file("read", &path, e))?;
+    let manifest: toml::Table = text.parse().map_err(|e| Fault::file("read", &path, e))?;
+    let features = manifest.get("features").and_then(toml::Value::as_table);
+    let names: Vec<_> =
+        features.into_iter().flat_map(toml::Table::keys).filter(|name| *name != "default").collect();
+    let all = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(",");
+    Ok([String::new()].into_iter().chain(names.into_iter().cloned()).chain([all]).collect())
 }
 
 /// The manifests of examples that are no members of this workspace.
