@@ -19,7 +19,6 @@ const NEEDED: &[(&str, &str)] = &[
     ("openssl", "openssl"),
     ("ip", "iproute2"),
     ("shellcheck", "shellcheck"),
-    ("cc", "gcc"),
 ];
 
 /// Installs what is missing.

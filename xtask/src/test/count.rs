@@ -49,7 +49,8 @@ pub(super) fn check(_: &str) -> Option<Report> {
     Some(Report { passed: 1, ..Report::default() })
 }
 
-/// nextest's summary line.
+/// nextest's summary line. A test that could not run says `SKIPPED: why` and ends well, so it is taken from those
+/// that passed.
 pub(super) fn nextest(text: &str) -> Option<Report> {
     let line = text.lines().rfind(|line| line.trim_start().starts_with("Summary ["))?;
     let (_, counts) = line.split_once("run: ")?;
@@ -62,6 +63,18 @@ pub(super) fn nextest(text: &str) -> Option<Report> {
             "passed" => report.passed += number,
             "skipped" => report.skipped += number,
             _ => report.failed += number,
+        }
+    }
+    let mut name = None;
+    for line in text.lines().map(str::trim_start) {
+        if let Some(rest) = line.strip_prefix("PASS [") {
+            name = rest.split_once(") ").map(|(_, name)| name);
+        } else if let Some(why) = line.strip_prefix("SKIPPED: ")
+            && let Some(name) = name.take()
+        {
+            report.passed = report.passed.checked_sub(1)?;
+            report.skipped += 1;
+            report.notes.push(format!("skipped {name}: {why}"));
         }
     }
     Some(report).filter(|report| report.passed + report.failed > 0)
@@ -125,6 +138,16 @@ mod tests {
         assert_eq!(counts(nextest(text)), (2, 1, 4));
         let cut = "  Summary [ 1.0s] 3/5 tests run: 1 passed, 1 timed out, 1 exec failed, 0 skipped";
         assert_eq!(counts(nextest(cut)), (1, 2, 0));
+    }
+
+    #[test]
+    fn a_test_that_says_it_was_skipped_did_not_pass() {
+        let text = "        PASS [   0.1s] (1/3) crate::life makes\n  stdout ---\n\n    running 1 test\n    \
+                    SKIPPED: no engine\n    SKIPPED: no image\n    test makes ... ok\n        \
+                    PASS [   0.1s] (2/3) crate::life ends\n     Summary [ 0.2s] 2 tests run: 2 passed, 0 skipped\n";
+        let report = nextest(text).unwrap();
+        assert_eq!((report.passed, report.skipped), (1, 1));
+        assert_eq!(report.notes, ["skipped crate::life makes: no engine"]);
     }
 
     #[test]

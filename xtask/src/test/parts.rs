@@ -117,7 +117,7 @@ pub(super) fn all(root: &Path) -> Result<Vec<Part>> {
         )
         .unless_fails(cargo("deny fetch db").minutes(2), "the advisory database could not be fetched"),
         Part::new("scripts", Needs::Machine, Child::new("shellcheck").dir(root).args(scripts(root)?), 2),
-        Part::new("tests", Needs::Machine, cargo("nextest run --workspace --locked --no-fail-fast"), 30)
+        Part::new("tests", Needs::Machine, cargo("nextest run --workspace --locked --no-fail-fast --status-level pass --success-output immediate"), 30)
             .counted(count::nextest),
         Part::new("doctests", Needs::Machine, cargo("test --workspace --locked --doc"), 10)
             .counted(count::cargo_test),
