@@ -1,0 +1,280 @@
+//! The Docker backend: what it offers, what it has room for, and what it holds.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bbbox_core::{
+    Error, Result,
+    backend::{
+        AcquireHooks, Backend, Check, Nature, Offer, Order, Reach, Relabel, ReleaseHooks, Released, Resize,
+        Switch, Upkeep,
+    },
+    capacity::{Capacity, Counted, HostRoom, Limit, LimitName},
+    guest::{Guest, Held, Power},
+    id::{BackendId, InstallId, KindId},
+    kind::{Arch, Capabilities, Feature},
+};
+use bollard::models::SystemInfo;
+
+use crate::{
+    client::Engine,
+    config::DockerConfig,
+    map::{self, Container, Labels, Phase},
+    privilege::{self, Grant, Seen},
+    transport::ExecTransport,
+};
+
+/// How long a box may take until it answers.
+const READY: Duration = Duration::from_secs(60);
+
+/// Boxes as containers on one Docker Engine.
+#[derive(Clone, Debug)]
+pub struct Docker(pub(crate) Arc<Inner>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) id: BackendId,
+    pub(crate) config: DockerConfig,
+    pub(crate) engine: Arc<Engine>,
+    known: Mutex<Known>,
+}
+
+/// What was learned about the engine. Read again after an error, as another engine may answer then.
+#[derive(Debug, Default)]
+struct Known {
+    info: Option<SystemInfo>,
+    seen: Option<Seen>,
+}
+
+impl Docker {
+    /// A backend on the engine that `config` names. Makes no connection: an engine that is down is an error of the
+    /// first call that needs it.
+    ///
+    /// # Errors
+    /// `Invalid`, with every problem, when the configuration has one.
+    pub fn connect(id: BackendId, config: DockerConfig) -> Result<Self> {
+        let problems = config.validate();
+        let host = match config.parse_host() {
+            Ok(host) if problems.is_empty() => host,
+            _ => {
+                return Err(Error::invalid(format!("backend {id}: {}", problems.join("; "))));
+            }
+        };
+        let engine = Arc::new(Engine::new(host));
+        Ok(Self(Arc::new(Inner { id, config, engine, known: Mutex::default() })))
+    }
+}
+
+impl Inner {
+    /// What the engine says about itself, asked once.
+    pub(crate) async fn info(&self) -> Result<SystemInfo> {
+        if let Some(info) = self.lock().info.clone() {
+            return Ok(info);
+        }
+        let info = self.engine.info().await?;
+        self.lock().info = Some(info.clone());
+        Ok(info)
+    }
+
+    /// What the engine is known to grant: from this process, else from its own note, else all that is configured.
+    pub(crate) async fn grant(&self) -> Result<Seen> {
+        if !self.config.privileged {
+            return Ok(Seen { grant: Grant::Plain, refusal: None });
+        }
+        if let Some(seen) = self.lock().seen.clone() {
+            return Ok(seen);
+        }
+        let info = self.info().await?;
+        let seen = if privilege::is_rootless(&info) {
+            Seen { grant: Grant::Plain, refusal: Some("the engine runs without root".to_owned()) }
+        } else {
+            privilege::noted(&self.engine, &info)
+                .await?
+                .unwrap_or(Seen { grant: Grant::Privileged, refusal: None })
+        };
+        self.lock().seen = Some(seen.clone());
+        Ok(seen)
+    }
+
+    /// Keeps what the engine turned out to grant, here and at the engine.
+    pub(crate) async fn granted(&self, seen: Seen) -> Result<()> {
+        if self.lock().seen.as_ref() != Some(&seen) {
+            privilege::note(&self.engine, &self.info().await?, &seen).await;
+            self.lock().seen = Some(seen);
+        }
+        Ok(())
+    }
+
+    /// Forgets what was learned, so that it is asked again.
+    pub(crate) fn forget(&self) {
+        *self.lock() = Known::default();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The container of `guest`, or `None` when it is gone or another's.
+    ///
+    /// Asked by the reference first, then by the name: the reference may be of a container that an interrupted
+    /// acquire made again.
+    pub(crate) async fn find(&self, guest: &Guest) -> Result<Option<Container>> {
+        for reference in [guest.reference.clone(), map::container_name(&guest.box_id)] {
+            let found = self.engine.inspect(&reference).await?;
+            if let Some(container) = found.filter(|container| container.is(guest)) {
+                return Ok(Some(container));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Like [`Inner::find`], for changes that need the guest.
+    pub(crate) async fn need(&self, guest: &Guest) -> Result<Container> {
+        let found = self.find(guest).await?;
+        found.ok_or_else(|| Error::gone(format!("box {} has no container here", guest.box_id)))
+    }
+
+    /// The newest note of each box with all of `labels`.
+    pub(crate) async fn notes(&self, labels: Vec<String>) -> Result<HashMap<String, Labels>> {
+        Ok(map::newest_notes(self.engine.volumes(labels).await?.into_iter().map(|(_, labels)| labels)))
+    }
+
+    /// What every install's boxes take of the engine, and which of them are `install`'s.
+    async fn room(&self, kind: &KindId, install: &InstallId) -> Result<HostRoom> {
+        let image = self.config.image(kind.as_str());
+        let keys = || vec![map::INSTALL.to_owned(), map::BOX.to_owned()];
+        let (info, image, boxes, notes) = tokio::try_join!(
+            self.info(),
+            self.engine.image(&image),
+            self.engine.list(keys()),
+            self.notes(vec![map::NOTE.to_owned()]),
+        )?;
+        let total =
+            info.mem_total.and_then(|bytes| u64::try_from(bytes).ok()).map(|bytes| bytes / (1024 * 1024));
+        let mut memory =
+            Limit { name: LimitName::Memory, used: 0, total, reserve: self.config.memory_reserve_mib };
+        let mut counted = BTreeMap::new();
+        for container in &boxes {
+            let id = container.labels.get(map::BOX).cloned().unwrap_or_default();
+            let Some(size) = notes.get(&id).and_then(map::size).or_else(|| map::size(&container.labels))
+            else {
+                continue;
+            };
+            let running = matches!(container.phase, Phase::Running | Phase::Between);
+            memory.used += LimitName::Memory.need(&size, running);
+            if let Some(owner) = map::owner(&container.labels).filter(|owner| owner.install == *install) {
+                counted.insert(owner.box_id, Counted { size, running });
+            }
+        }
+        let guests = Limit {
+            name: LimitName::Guests,
+            used: boxes.len() as u64,
+            total: self.config.most_boxes,
+            reserve: 0,
+        };
+        let closed = image.is_none().then(|| {
+            format!("the image for kind {kind} is not built; build it with bbbox image build {kind}")
+        });
+        Ok(HostRoom { host: None, limits: vec![memory, guests], counted, closed })
+    }
+}
+
+/// The architecture that `info` names, if boxes are made for it.
+fn arch(info: &SystemInfo) -> Option<Arch> {
+    match info.architecture.as_deref() {
+        Some("x86_64" | "amd64") => Some(Arch::X86_64),
+        Some("aarch64" | "arm64") => Some(Arch::Arm64),
+        _ => None,
+    }
+}
+
+/// The kind of box without a desktop on `arch`.
+pub(crate) fn kind_for(arch: Arch) -> Result<KindId> {
+    KindId::parse(if arch == Arch::Arm64 { "linux-arm64" } else { "linux" })
+}
+
+#[async_trait]
+impl Backend for Docker {
+    fn id(&self) -> &BackendId {
+        &self.0.id
+    }
+
+    fn nature(&self) -> Nature {
+        Nature::Virtual
+    }
+
+    async fn offers(&self) -> Result<Vec<Offer>> {
+        let info = self.0.info().await?;
+        let Some(arch) = arch(&info) else { return Ok(Vec::new()) };
+        let mut capabilities = Capabilities::linux(arch, "docker exec");
+        if self.0.grant().await?.grant.has_docker() {
+            capabilities.features.insert(Feature::parse("docker")?);
+        }
+        Ok(vec![Offer { kind: kind_for(arch)?, capabilities, ready_timeout: READY, last: false }])
+    }
+
+    async fn capacity(&self, kind: &KindId, install: &InstallId) -> Result<Capacity> {
+        let room = self.0.room(kind, install).await;
+        if room.is_err() {
+            self.0.forget();
+        }
+        Ok(Capacity { hosts: vec![room?] })
+    }
+
+    async fn acquire(&self, order: &Order, hooks: &dyn AcquireHooks) -> Result<Guest> {
+        self.0.acquire(order, hooks).await
+    }
+
+    async fn release(&self, guest: &Guest, hooks: &dyn ReleaseHooks) -> Result<Released> {
+        self.0.release(guest, hooks).await
+    }
+
+    async fn power(&self, guest: &Guest) -> Result<Option<Power>> {
+        Ok(self.0.find(guest).await?.map(|container| match container.phase {
+            Phase::Running => Power::Running,
+            Phase::Created | Phase::Stopped => Power::Stopped,
+            Phase::Between => Power::Unknown,
+        }))
+    }
+
+    async fn held(&self, install: &InstallId) -> Result<Vec<Held>> {
+        let mine = || vec![format!("{}={install}", map::INSTALL), format!("{}={}", map::BACKEND, self.0.id)];
+        let (boxes, notes) = tokio::try_join!(self.0.engine.list(mine()), self.0.notes(mine()))?;
+        let held = boxes.iter().filter_map(|container| {
+            let recorded = map::owner(&container.labels)?;
+            let note = notes.get(recorded.box_id.as_str());
+            let owner = note.and_then(map::owner).unwrap_or(recorded);
+            Some(Held { guest: map::guest(container, &owner, note), owner })
+        });
+        Ok(held.collect())
+    }
+
+    async fn reach(&self, guest: &Guest) -> Result<Reach> {
+        let command = Arc::new(ExecTransport { engine: Arc::clone(&self.0.engine), guest: guest.clone() });
+        Ok(Reach { command, displays: Vec::new() })
+    }
+
+    async fn doctor(&self) -> Vec<Check> {
+        Vec::new()
+    }
+
+    fn switch(&self) -> Option<&dyn Switch> {
+        Some(self)
+    }
+
+    fn resize(&self) -> Option<&dyn Resize> {
+        Some(self)
+    }
+
+    fn relabel(&self) -> Option<&dyn Relabel> {
+        Some(self)
+    }
+
+    fn upkeep(&self) -> Option<&dyn Upkeep> {
+        Some(self)
+    }
+}

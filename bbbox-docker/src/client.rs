@@ -1,0 +1,185 @@
+//! The calls to the engine, one function a call, typed answers. No policy, no retries.
+//!
+//! The connection is made at the first call: an engine that is down is an error of that call, never of the
+//! constructor. Paths are built from IDs and names that were checked before, as the client library escapes nothing.
+
+use std::{collections::HashMap, time::Duration};
+
+use bbbox_core::Result;
+use bollard::{
+    API_DEFAULT_VERSION, Docker as Api,
+    models::{ContainerCreateBody, ContainerUpdateBody, ImageInspect, SystemInfo, VolumeCreateRequest},
+    query_parameters as query,
+};
+use tokio::sync::OnceCell;
+
+use crate::{
+    config::Host,
+    fault::{self, Call, fault},
+    map::{self, Container, Labels},
+};
+
+/// How long the engine may take to say who it is.
+const HELLO: Duration = Duration::from_secs(10);
+/// How long it may take until an answer to a question begins.
+const ANSWER: Duration = Duration::from_secs(60);
+/// How long a change may take whose answer comes only when it is done.
+const CHANGE: Duration = Duration::from_secs(600);
+/// For transfers and builds, whose length only the caller knows.
+const TRANSFER: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How many seconds a container's processes get to end when it is stopped.
+const STOP_GRACE: i32 = 10;
+
+/// One engine.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    host: Host,
+    api: OnceCell<Api>,
+}
+
+impl Engine {
+    pub(crate) fn new(host: Host) -> Self {
+        Self { host, api: OnceCell::new() }
+    }
+
+    /// The engine's address, for people.
+    pub(crate) fn address(&self) -> String {
+        match &self.host {
+            Host::Unix(path) => path.clone(),
+            Host::Http(address) => format!("http://{address}"),
+        }
+    }
+
+    /// The client, connected at the first use.
+    pub(crate) async fn api(&self) -> Result<Api> {
+        let doing = || format!("could not reach the Docker Engine at {}", self.address());
+        self.api
+            .get_or_try_init(|| async {
+                let api = match &self.host {
+                    Host::Unix(path) => Api::connect_with_unix(path, ANSWER.as_secs(), API_DEFAULT_VERSION),
+                    Host::Http(address) => Api::connect_with_http(
+                        &format!("http://{address}"),
+                        ANSWER.as_secs(),
+                        API_DEFAULT_VERSION,
+                    ),
+                }
+                .map_err(|e| fault(doing(), Call::Reads, e))?;
+                let api = api.with_timeout(HELLO).negotiate_version().await;
+                Ok(api.map_err(|e| fault(doing(), Call::Reads, e))?.with_timeout(ANSWER))
+            })
+            .await
+            .cloned()
+    }
+
+    /// The client with the time that a change may take.
+    async fn slow(&self) -> Result<Api> {
+        Ok(self.api().await?.with_timeout(CHANGE))
+    }
+
+    /// The client for transfers and builds.
+    pub(crate) async fn transfer(&self) -> Result<Api> {
+        Ok(self.api().await?.with_timeout(TRANSFER))
+    }
+
+    pub(crate) async fn info(&self) -> Result<SystemInfo> {
+        let asked = self.api().await?.info().await;
+        asked.map_err(|e| fault("could not ask the engine about itself", Call::Reads, e))
+    }
+
+    /// The container with this ID or name; `None` only when the engine says that there is none.
+    pub(crate) async fn inspect(&self, reference: &str) -> Result<Option<Container>> {
+        match self.api().await?.inspect_container(reference, None::<query::InspectContainerOptions>).await {
+            Ok(native) => Ok(Some(map::inspected(native))),
+            Err(error) if fault::is_no_such_container(&error) => Ok(None),
+            Err(error) => Err(fault(format!("could not look at container {reference}"), Call::Reads, error)),
+        }
+    }
+
+    /// Every container, running or not, with all of `labels` (`key` or `key=value`).
+    pub(crate) async fn list(&self, labels: Vec<String>) -> Result<Vec<Container>> {
+        let filters = HashMap::from([("label", labels)]);
+        let options = query::ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
+        let listed = self.api().await?.list_containers(Some(options)).await;
+        let listed = listed.map_err(|e| fault("could not list containers", Call::Reads, e))?;
+        Ok(listed.into_iter().map(map::listed).collect())
+    }
+
+    /// Creates a container and returns its ID; `None` when the name is taken.
+    pub(crate) async fn create(&self, name: &str, body: ContainerCreateBody) -> Result<Option<String>> {
+        let options = query::CreateContainerOptionsBuilder::new().name(name).build();
+        match self.slow().await?.create_container(Some(options), body).await {
+            Ok(made) => Ok(Some(made.id)),
+            Err(error) if fault::says(&error, 409, "already in use") => Ok(None),
+            Err(error) => Err(fault(format!("could not make container {name}"), Call::Changes, error)),
+        }
+    }
+
+    /// Starts a container. One that runs is left as it is.
+    pub(crate) async fn start(&self, id: &str) -> Result<()> {
+        let started = self.slow().await?.start_container(id, None::<query::StartContainerOptions>).await;
+        started.map_err(|e| fault(format!("could not start container {id}"), Call::Changes, e))
+    }
+
+    /// Stops a container, first asking and then killing. One that is stopped is left as it is.
+    pub(crate) async fn stop(&self, id: &str) -> Result<()> {
+        let options = query::StopContainerOptionsBuilder::new().t(STOP_GRACE).build();
+        let stopped = self.slow().await?.stop_container(id, Some(options)).await;
+        stopped.map_err(|e| fault(format!("could not stop container {id}"), Call::Changes, e))
+    }
+
+    /// Removes a container by force, with its anonymous volumes. False when there was none.
+    pub(crate) async fn remove(&self, id: &str) -> Result<bool> {
+        let options = query::RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+        match self.slow().await?.remove_container(id, Some(options)).await {
+            Ok(()) => Ok(true),
+            Err(error) if fault::is_no_such_container(&error) => Ok(false),
+            // Someone else is removing it: whether it goes is for the caller to look at.
+            Err(error) if fault::says(&error, 409, "already in progress") => Ok(true),
+            Err(error) => Err(fault(format!("could not remove container {id}"), Call::Changes, error)),
+        }
+    }
+
+    pub(crate) async fn update(&self, id: &str, body: ContainerUpdateBody) -> Result<()> {
+        let updated = self.slow().await?.update_container(id, body).await;
+        updated.map_err(|e| fault(format!("could not change the size of container {id}"), Call::Changes, e))
+    }
+
+    /// The labels of every volume that has all of `labels`, with its name.
+    pub(crate) async fn volumes(&self, labels: Vec<String>) -> Result<Vec<(String, Labels)>> {
+        let filters = HashMap::from([("label", labels)]);
+        let options = query::ListVolumesOptionsBuilder::new().filters(&filters).build();
+        let listed = self.api().await?.list_volumes(Some(options)).await;
+        let listed = listed.map_err(|e| fault("could not list volumes", Call::Reads, e))?;
+        Ok(listed.volumes.unwrap_or_default().into_iter().map(|v| (v.name, v.labels)).collect())
+    }
+
+    /// Creates an empty volume. One of that name stays as it is.
+    pub(crate) async fn create_volume(&self, name: &str, labels: Labels) -> Result<()> {
+        let body = VolumeCreateRequest {
+            name: Some(name.to_owned()),
+            labels: Some(labels),
+            ..VolumeCreateRequest::default()
+        };
+        let made = self.slow().await?.create_volume(body).await;
+        made.map(drop).map_err(|e| fault(format!("could not make volume {name}"), Call::Changes, e))
+    }
+
+    /// Removes a volume, or finds that there is none.
+    pub(crate) async fn remove_volume(&self, name: &str) -> Result<()> {
+        match self.slow().await?.remove_volume(name, None::<query::RemoveVolumeOptions>).await {
+            Ok(()) => Ok(()),
+            Err(error) if fault::says(&error, 404, "no such volume") => Ok(()),
+            Err(error) => Err(fault(format!("could not remove volume {name}"), Call::Changes, error)),
+        }
+    }
+
+    /// An image by name or ID; `None` when there is none.
+    pub(crate) async fn image(&self, name: &str) -> Result<Option<ImageInspect>> {
+        match self.api().await?.inspect_image(name).await {
+            Ok(image) => Ok(Some(image)),
+            Err(error) if fault::says(&error, 404, "no such image") => Ok(None),
+            Err(error) => Err(fault(format!("could not look at image {name}"), Call::Reads, error)),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Containers, volumes and labels as this project sees them, and back. Calls nothing.
+//!
+//! A container's labels are set at its creation and can never change. What changes later (another thread, another
+//! name, another size) stands on a *note*: an empty volume of the box's whose labels hold it, in rising
+//! generations. Nothing of this is kept inside the box, where the box could forge it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bbbox_core::{
+    guest::{Guest, Owner},
+    id::{BackendId, BoxId, BoxName, InstallId, KindId, ThreadId},
+    size::Size,
+};
+use bollard::models::{
+    ContainerInspectResponse, ContainerStateStatusEnum, ContainerSummary, ContainerSummaryStateEnum,
+};
+
+/// The kinds whose boxes are made here, by the engine's architecture.
+pub(crate) const KINDS: &[(&str, &str)] = &[("linux", "x86_64"), ("linux-arm64", "aarch64")];
+
+pub(crate) const BACKEND: &str = "bb-box.backend";
+pub(crate) const INSTALL: &str = "bb-box.install";
+pub(crate) const BOX: &str = "bb-box.box";
+pub(crate) const THREAD: &str = "bb-box.thread";
+pub(crate) const NAME: &str = "bb-box.name";
+pub(crate) const KIND: &str = "bb-box.kind";
+pub(crate) const BUILD: &str = "bb-box.build";
+pub(crate) const CORES: &str = "bb-box.cores";
+pub(crate) const MEMORY: &str = "bb-box.memory-mib";
+pub(crate) const DOCKER_INSIDE: &str = "bb-box.docker-inside";
+pub(crate) const NOTE: &str = "bb-box.note";
+
+pub(crate) type Labels = HashMap<String, String>;
+
+const MIB: i64 = 1024 * 1024;
+
+/// The name of a box's container.
+pub(crate) fn container_name(id: &BoxId) -> String {
+    format!("bbbox-{id}")
+}
+
+/// The name of a box's note of one generation.
+pub(crate) fn note_name(id: &BoxId, generation: u64) -> String {
+    format!("bbbox-note-{id}-{generation}")
+}
+
+/// The labels that say whose something is.
+pub(crate) fn owner_labels(backend: &BackendId, owner: &Owner, size: &Size) -> Labels {
+    let mut labels: Labels = [
+        (BACKEND, backend.to_string()),
+        (INSTALL, owner.install.to_string()),
+        (BOX, owner.box_id.to_string()),
+        (NAME, owner.name.to_string()),
+        (KIND, owner.kind.to_string()),
+        (CORES, size.cores.to_string()),
+        (MEMORY, size.memory_mib.to_string()),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value))
+    .collect();
+    if let Some(thread) = &owner.thread {
+        labels.insert(THREAD.to_owned(), thread.to_string());
+    }
+    labels
+}
+
+/// The owner that `labels` name; `None` when they are not a box's.
+pub(crate) fn owner(labels: &Labels) -> Option<Owner> {
+    let text = |key: &str| labels.get(key).cloned();
+    Some(Owner {
+        install: InstallId::parse(text(INSTALL)?).ok()?,
+        box_id: BoxId::parse(text(BOX)?).ok()?,
+        thread: match text(THREAD) {
+            Some(thread) => Some(ThreadId::parse(thread).ok()?),
+            None => None,
+        },
+        name: BoxName::parse(text(NAME)?).ok()?,
+        kind: KindId::parse(text(KIND)?).ok()?,
+    })
+}
+
+/// The size that `labels` name.
+pub(crate) fn size(labels: &Labels) -> Option<Size> {
+    Some(Size::new(labels.get(CORES)?.parse().ok()?, labels.get(MEMORY)?.parse().ok()?))
+}
+
+/// The generation of a note, or `None` when `labels` are not a note's.
+pub(crate) fn generation(labels: &Labels) -> Option<u64> {
+    labels.get(NOTE)?.parse().ok()
+}
+
+/// The newest note of each box among the labels of `volumes`.
+pub(crate) fn newest_notes(volumes: impl IntoIterator<Item = Labels>) -> HashMap<String, Labels> {
+    let mut newest: HashMap<String, Labels> = HashMap::new();
+    for labels in volumes {
+        let (Some(id), Some(this)) = (labels.get(BOX).cloned(), generation(&labels)) else { continue };
+        if newest.get(&id).and_then(generation).is_none_or(|other| other < this) {
+            newest.insert(id, labels);
+        }
+    }
+    newest
+}
+
+/// A container as far as this crate needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Container {
+    pub(crate) id: String,
+    pub(crate) labels: Labels,
+    pub(crate) image: String,
+    pub(crate) phase: Phase,
+    /// The size it is held to; `None` when it was listed, not inspected.
+    pub(crate) size: Option<Size>,
+    /// How it ended, if it did: the code, the engine's own error, and whether memory ran out.
+    pub(crate) ended: Option<Ended>,
+}
+
+/// Whether a container runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Created,
+    Running,
+    Stopped,
+    /// Paused, restarting, being removed, or something newer than this code.
+    Between,
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) code: i64,
+    pub(crate) error: String,
+    pub(crate) out_of_memory: bool,
+}
+
+impl Container {
+    /// Whether the container is `guest`'s box.
+    pub(crate) fn is(&self, guest: &Guest) -> bool {
+        self.labels.get(INSTALL).map(String::as_str) == Some(guest.install.as_str())
+            && self.labels.get(BOX).map(String::as_str) == Some(guest.box_id.as_str())
+    }
+}
+
+/// Reads an inspection.
+pub(crate) fn inspected(native: ContainerInspectResponse) -> Container {
+    let state = native.state.unwrap_or_default();
+    let phase = match state.status {
+        Some(ContainerStateStatusEnum::CREATED) => Phase::Created,
+        Some(ContainerStateStatusEnum::RUNNING) => Phase::Running,
+        Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD) => Phase::Stopped,
+        _ => Phase::Between,
+    };
+    let size = native.host_config.and_then(|held| {
+        let cores = u32::try_from(held.nano_cpus? / 1_000_000_000).ok()?;
+        let memory = u64::try_from(held.memory? / MIB).ok()?;
+        Some(Size::new(cores, memory))
+    });
+    Container {
+        id: native.id.unwrap_or_default(),
+        labels: native.config.and_then(|config| config.labels).unwrap_or_default(),
+        image: native.image.unwrap_or_default(),
+        phase,
+        size: size.filter(|size| size.memory_mib > 0),
+        ended: (phase == Phase::Stopped).then(|| Ended {
+            code: state.exit_code.unwrap_or_default(),
+            error: state.error.unwrap_or_default(),
+            out_of_memory: state.oom_killed.unwrap_or_default(),
+        }),
+    }
+}
+
+/// Reads one row of a listing.
+pub(crate) fn listed(native: ContainerSummary) -> Container {
+    Container {
+        id: native.id.unwrap_or_default(),
+        labels: native.labels.unwrap_or_default(),
+        image: native.image_id.unwrap_or_default(),
+        phase: match native.state {
+            Some(ContainerSummaryStateEnum::CREATED) => Phase::Created,
+            Some(ContainerSummaryStateEnum::RUNNING) => Phase::Running,
+            Some(ContainerSummaryStateEnum::EXITED | ContainerSummaryStateEnum::DEAD) => Phase::Stopped,
+            _ => Phase::Between,
+        },
+        size: None,
+        ended: None,
+    }
+}
+
+/// The guest that `container` is, with what a note says in place of its labels where there is one.
+pub(crate) fn guest(container: &Container, owner: &Owner, note: Option<&Labels>) -> Guest {
+    let size = container.size.or_else(|| note.and_then(size)).or_else(|| size(&container.labels));
+    let mut facts = BTreeMap::from([("isolation".to_owned(), "container".to_owned())]);
+    if let Some(build) = container.labels.get(BUILD) {
+        facts.insert("image".to_owned(), build.clone());
+    }
+    if let Some(inside) = container.labels.get(DOCKER_INSIDE) {
+        facts.insert("docker".to_owned(), inside.clone());
+    }
+    Guest {
+        install: owner.install.clone(),
+        box_id: owner.box_id.clone(),
+        reference: container.id.clone(),
+        host: None,
+        address: None,
+        size: size.unwrap_or(Size::new(1, 0)),
+        data: BTreeMap::from([("image-id".to_owned(), container.image.clone())]),
+        facts,
+    }
+}
+
+/// The guest that is claimed before there is a container: its reference is the name the container will have.
+pub(crate) fn claimed(owner: &Owner, size: Size) -> Guest {
+    Guest {
+        install: owner.install.clone(),
+        box_id: owner.box_id.clone(),
+        reference: container_name(&owner.box_id),
+        host: None,
+        address: None,
+        size,
+        data: BTreeMap::new(),
+        facts: BTreeMap::new(),
+    }
+}
+
+/// `size` as the engine takes it: CPUs in billionths, memory in bytes.
+pub(crate) fn limits(size: &Size) -> (i64, i64) {
+    (i64::from(size.cores) * 1_000_000_000, i64::try_from(size.memory_mib).unwrap_or(i64::MAX / MIB) * MIB)
+}
