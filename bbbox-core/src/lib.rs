@@ -17,6 +17,8 @@ pub mod guest;
 pub mod id;
 pub mod journal;
 pub mod kind;
+#[cfg(all(feature = "local", target_os = "linux"))]
+pub mod local;
 pub mod route;
 pub mod size;
 pub mod store;
