@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// How many events a slow receiver may be behind.
-const EVENTS: usize = 4096;
+const EVENTS: usize = 1024;
 
 /// A journal whose operations are being registered.
 pub struct JournalBuilder {

@@ -141,7 +141,9 @@ impl Inner {
     async fn once(self: &Arc<Self>, n: i64, cancel: &CancellationToken) -> Result<Next> {
         let Some(op) = self.store.read(|c| rows::operation(c, n))? else { return Ok(Next::Leave) };
         match op.state {
-            State::Done | State::Failed | State::Cancelled | State::Unknown => return Ok(Next::Leave),
+            State::Done | State::Failed | State::Cancelled | State::Unknown | State::Suspended => {
+                return Ok(Next::Leave);
+            }
             State::Queued if op.cancel => {
                 let error = Error::cancelled(format!("{} was cancelled", op.kind));
                 return self.end(op, State::Cancelled, Some(error), None).await;
@@ -154,9 +156,8 @@ impl Inner {
                     Turn::Never(error) => return self.end(op, State::Failed, Some(error), None).await,
                 }
             }
-            State::Undoing | State::Suspended if op.cause.is_some() => return self.undo_all(op).await,
-            State::Suspended => self.store.write(|tx| rows::set_state(tx, n, State::Running))?,
-            State::Running | State::Undoing => {}
+            State::Undoing => return self.undo_all(op).await,
+            State::Running => {}
         }
         if op.cancel {
             cancel.cancel();

@@ -11,7 +11,7 @@ use super::{
     Begin, Begun, Event, JournalBuilder, State, Summary, What,
     drive::{Inner, locked},
     queue::{self, Turn},
-    rows,
+    rows, summary,
 };
 use crate::{
     env::Env,
@@ -92,18 +92,16 @@ impl Journal {
             // Before the look, so that an end in between is not missed.
             let mut end =
                 locked(&self.inner.waits).entry(n).or_insert_with(|| watch::channel(()).0).subscribe();
-            let summary = self.inner.store.read(|c| rows::summaries(c, "WHERE n = ?1", [n]))?.pop();
-            let Some(summary) = summary else {
+            let found = self.inner.store.read(|c| summary::list(c, "WHERE n = ?1", [n]))?.pop();
+            let Some(found) = found else {
                 locked(&self.inner.waits).remove(&n);
                 return Err(Error::gone(format!("there is no operation {id}")));
             };
-            if summary.state.ended() || summary.state == State::Suspended {
+            if found.state.ended() || found.state == State::Suspended {
                 locked(&self.inner.waits).remove(&n);
-                return match summary.state {
-                    State::Done => Ok(summary.result.unwrap_or(Value::Null)),
-                    _ => Err(summary
-                        .error
-                        .unwrap_or_else(|| Error::failed(format!("{} failed", summary.kind)))),
+                return match found.state {
+                    State::Done => Ok(found.result.unwrap_or(Value::Null)),
+                    _ => Err(found.error.unwrap_or_else(|| Error::failed(format!("{} failed", found.kind)))),
                 };
             }
             // The sender goes away at the end.
@@ -144,12 +142,13 @@ impl Journal {
         Ok(asked)
     }
 
-    /// Drives every operation that has not ended, as after a restart, and says how many there are.
+    /// Drives every operation that has not ended, also those that stood still, as after a restart, and says how many
+    /// there are.
     ///
     /// # Errors
-    /// `Unavailable` when the journal cannot be read.
+    /// `Unavailable` when the journal cannot be written.
     pub fn resume(&self) -> Result<usize> {
-        let live = self.inner.store.read(rows::live)?;
+        let live = self.inner.store.write(rows::revive)?;
         for n in &live {
             self.inner.wake(*n);
         }
@@ -169,7 +168,7 @@ impl Journal {
     pub fn live(&self, box_id: &BoxId) -> Result<Vec<Summary>> {
         let rest =
             "WHERE n IN (SELECT operation FROM operation_boxes WHERE box = ?1 AND holds = 1) ORDER BY n";
-        self.inner.store.read(|c| rows::summaries(c, rest, [box_id.as_str()]))
+        self.inner.store.read(|c| summary::list(c, rest, [box_id.as_str()]))
     }
 
     /// One operation, with its steps and undos.
@@ -178,13 +177,13 @@ impl Journal {
     /// `Unavailable` when the journal cannot be read.
     pub fn show(&self, id: &OperationId) -> Result<Option<Summary>> {
         self.inner.store.read(|c| {
-            let Some(mut summary) = rows::summaries(c, "WHERE id = ?1", [id.as_str()])?.pop() else {
+            let Some(mut shown) = summary::list(c, "WHERE id = ?1", [id.as_str()])?.pop() else {
                 return Ok(None);
             };
             let n = rows::number(c, id)?;
-            summary.steps = rows::step_summaries(c, n)?;
-            summary.undos = rows::undo_summaries(c, n)?;
-            Ok(Some(summary))
+            shown.steps = summary::steps(c, n)?;
+            shown.undos = summary::undos(c, n)?;
+            Ok(Some(shown))
         })
     }
 
@@ -194,7 +193,7 @@ impl Journal {
     /// `Unavailable` when the journal cannot be read.
     pub fn of_request(&self, request: &RequestId) -> Result<Option<Summary>> {
         let rest = "WHERE request = ?1";
-        Ok(self.inner.store.read(|c| rows::summaries(c, rest, [request.as_str()]))?.pop())
+        Ok(self.inner.store.read(|c| summary::list(c, rest, [request.as_str()]))?.pop())
     }
 
     /// The last operations, newest first.
@@ -203,7 +202,7 @@ impl Journal {
     /// `Unavailable` when the journal cannot be read.
     pub fn recent(&self, limit: usize) -> Result<Vec<Summary>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.inner.store.read(|c| rows::summaries(c, "ORDER BY n DESC LIMIT ?1", [limit]))
+        self.inner.store.read(|c| summary::list(c, "ORDER BY n DESC LIMIT ?1", [limit]))
     }
 
     /// Waits until nothing is being driven: all that is left is queued behind what stands still, or stands still.

@@ -17,6 +17,7 @@ mod queue;
 mod replay;
 mod rows;
 mod step;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod undo;

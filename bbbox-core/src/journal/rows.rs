@@ -1,13 +1,13 @@
-//! The journal's own rows: every statement on operations, steps and undos.
+//! The journal's own rows: what its drivers read and write of operations, steps and undos.
 //!
 //! Each function is one statement, or a few that belong together, inside a transaction that its caller holds.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Begin, State, StepSummary, Summary, UndoSummary};
+use super::{Begin, State};
 use crate::{
     error::{Error, Result},
     id::{BoxId, OperationId},
@@ -215,7 +215,14 @@ pub(super) fn set_ended(
     .map(drop)
 }
 
-pub(super) fn live(tx: &Connection) -> Result<Vec<i64>> {
+/// Has what stood still go on, and lists every operation that has not ended, the earliest first.
+pub(super) fn revive(tx: &Connection) -> Result<Vec<i64>> {
+    run(
+        tx,
+        "UPDATE operations SET error = NULL, state = CASE WHEN cause IS NULL THEN 'running' ELSE 'undoing' END
+         WHERE state = 'suspended'",
+        [],
+    )?;
     Ok(tx
         .prepare_cached(
             "SELECT n FROM operations WHERE state IN ('queued','running','undoing','suspended') ORDER BY n",
@@ -356,88 +363,4 @@ pub(super) fn set_undo(
         params![undo, state, failed, error.map(text).transpose()?],
     )
     .map(drop)
-}
-
-const SUMMARY: &str =
-    "SELECT n, id, kind, version, asker, args, state, cancel, coalesce(error, cause), result, began, ended
-    FROM operations";
-
-type SummaryRow = (i64, [String; 5], u32, bool, [Option<String>; 2], i64, Option<i64>);
-
-fn summary_row(r: &Row<'_>) -> rusqlite::Result<SummaryRow> {
-    let words = [r.get(1)?, r.get(2)?, r.get(4)?, r.get(5)?, r.get(6)?];
-    Ok((r.get(0)?, words, r.get(3)?, r.get(7)?, [r.get(8)?, r.get(9)?], r.get(10)?, r.get(11)?))
-}
-
-/// The operations that `rest` of a query chooses.
-pub(super) fn summaries(tx: &Connection, rest: &str, params: impl rusqlite::Params) -> Result<Vec<Summary>> {
-    let rows = tx
-        .prepare_cached(&format!("{SUMMARY} {rest}"))?
-        .query_map(params, summary_row)?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    rows.into_iter()
-        .map(|(n, [id, kind, by, args, state], version, cancel, [error, result], began, ended)| {
-            Ok(Summary {
-                id: OperationId::parse(id)?,
-                kind,
-                version,
-                boxes: boxes(tx, n)?,
-                by,
-                args: json(&args)?,
-                state: State::parse(&state)?,
-                cancel,
-                error: error.as_deref().map(json).transpose()?,
-                result: result.as_deref().map(json).transpose()?,
-                began: time(began)?,
-                ended: ended.map(time).transpose()?,
-                steps: Vec::new(),
-                undos: Vec::new(),
-            })
-        })
-        .collect()
-}
-
-pub(super) fn step_summaries(tx: &Connection, n: i64) -> Result<Vec<StepSummary>> {
-    let rows = tx
-        .prepare_cached(
-            "SELECT key, state, tries, task, error, began, ended FROM steps WHERE operation = ?1 ORDER BY seq, key",
-        )?
-        .query_map([n], |r| {
-            let error: Option<String> = r.get(4)?;
-            let at: (i64, Option<i64>) = (r.get(5)?, r.get(6)?);
-            Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, error, at))
-        })?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    rows.into_iter()
-        .map(|(key, state, tries, task, error, (began, ended))| {
-            let error = error.as_deref().map(json).transpose()?;
-            Ok(StepSummary {
-                key,
-                state,
-                tries,
-                task,
-                error,
-                began: time(began)?,
-                ended: ended.map(time).transpose()?,
-            })
-        })
-        .collect()
-}
-
-pub(super) fn undo_summaries(tx: &Connection, n: i64) -> Result<Vec<UndoSummary>> {
-    let rows = tx
-        .prepare_cached(
-            "SELECT step, kind, payload, state, failures, error FROM undos WHERE operation = ?1 ORDER BY n",
-        )?
-        .query_map([n], |r| {
-            let text: (String, Option<String>) = (r.get(2)?, r.get(5)?);
-            Ok((r.get(0)?, r.get(1)?, text, r.get(3)?, r.get(4)?))
-        })?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    rows.into_iter()
-        .map(|(step, kind, (payload, error), state, failures)| {
-            let error = error.as_deref().map(json).transpose()?;
-            Ok(UndoSummary { step, kind, payload: json(&payload)?, state, failures, error })
-        })
-        .collect()
 }

@@ -7,7 +7,6 @@
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
-use rusqlite::params;
 use serde_json::Value;
 
 use super::{
@@ -15,6 +14,7 @@ use super::{
     drive::{Inner, Next, panic_words},
     halt::{ATTEMPTS, backoff, may_pass},
     rows::{self, Op, Undo},
+    summary,
 };
 use crate::{
     env::Env,
@@ -104,7 +104,7 @@ impl Inner {
             }
         }
         let cause = op.cause.clone().unwrap_or_else(|| Error::failed(format!("{} failed", op.kind)));
-        let (left, stuck) = self.store.read(|c| Ok((rows::left_over(c, op.n)?, stuck(c, op.n)?)))?;
+        let (left, stuck) = self.store.read(|c| Ok((rows::left_over(c, op.n)?, summary::stuck(c, op.n)?)))?;
         let (state, error) = if left {
             let error =
                 stuck.into_iter().fold(cause.effect(Effect::Unknown), |e, words| e.at("not undone", words));
@@ -161,21 +161,4 @@ impl Inner {
             }
         }
     }
-}
-
-/// What could not be taken back, in words.
-fn stuck(connection: &rusqlite::Connection, n: i64) -> Result<Vec<String>> {
-    let rows = connection
-        .prepare_cached(
-            "SELECT kind, step, error FROM undos WHERE operation = ?1 AND state = 'stuck' ORDER BY n",
-        )?
-        .query_map(params![n], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?
-        .collect::<rusqlite::Result<Vec<(String, String, Option<String>)>>>()?;
-    rows.into_iter()
-        .map(|(kind, step, error)| {
-            let error: Option<Error> = error.as_deref().map(rows::json).transpose()?;
-            let words = error.map(|error| format!(": {}", error.chain())).unwrap_or_default();
-            Ok(format!("{kind} of {step}{words}"))
-        })
-        .collect()
 }

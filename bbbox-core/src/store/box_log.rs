@@ -28,7 +28,7 @@ const KEPT: Duration = Duration::from_hours(7 * 24);
 const KEPT_WHEN_GONE: Duration = Duration::from_hours(24);
 const TIDY_EVERY: Duration = Duration::from_hours(1);
 /// The longest words of one event, in bytes.
-const LONGEST_WORDS: usize = 2048;
+pub(super) const LONGEST_WORDS: usize = 2048;
 
 const SHAPE: &str = "
     CREATE TABLE IF NOT EXISTS events(
@@ -94,6 +94,9 @@ impl BoxLog {
 
     pub(super) fn look(dir: &Path) -> Self {
         let path = dir.join(FILE);
+        if !path.exists() {
+            return Self::memory();
+        }
         Self::with(connection::open_to_read(&path).map_err(Error::from), &path)
     }
 
@@ -237,7 +240,7 @@ fn tidy(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
 }
 
 /// The words, or when they are long their beginning and their end: the cause stands last.
-fn clipped(words: &str) -> String {
+pub(super) fn clipped(words: &str) -> String {
     if words.len() <= LONGEST_WORDS {
         return words.to_owned();
     }

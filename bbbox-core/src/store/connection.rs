@@ -79,7 +79,7 @@ impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         if !self.connection.is_autocommit() {
             // When even this fails, the next BEGIN says so.
-            let _ = self.connection.execute_batch("ROLLBACK");
+            let _ = self.connection.prepare_cached("ROLLBACK").and_then(|mut end| end.execute([]));
         }
     }
 }

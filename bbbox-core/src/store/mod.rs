@@ -5,11 +5,15 @@
 //! the records bring their own.
 
 mod box_log;
+#[cfg(test)]
+mod box_log_tests;
 mod connection;
 mod fault;
 mod folder;
 mod lock;
 mod migrations;
+#[cfg(test)]
+mod tests;
 
 use std::{
     fmt,

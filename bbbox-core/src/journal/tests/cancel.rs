@@ -1,0 +1,173 @@
+//! Cancelling: before, during and after what can be taken back. The crash matrix cancels at every point.
+
+use super::{toy::*, *};
+use crate::error::ErrorKind;
+
+/// A journal with an operation whose `wait` step waits until it is cancelled or told to go on.
+fn waiting(undo: bool) -> (Arc<Journal>, Arc<Life>, CancellationToken, CancellationToken) {
+    let (started, go) = (CancellationToken::new(), CancellationToken::new());
+    let (tell, gone) = (started.clone(), go.clone());
+    let (journal, life) = journal(|b| {
+        b.operation("work", 1, move |cx: Context, (): ()| {
+            let (started, go) = (tell.clone(), gone.clone());
+            async move {
+                let mut step = cx.step("wait");
+                if undo {
+                    step = step.undo("nothing", ());
+                }
+                step.run(async |a: Attempt| {
+                    started.cancel();
+                    let cancel = a.cancel_token();
+                    tokio::select! {
+                        biased;
+                        () = cancel.cancelled() => Err(Error::cancelled("as asked")),
+                        () = go.cancelled() => Ok(()),
+                    }
+                })
+                .await?;
+                cx.write("last", |_| Ok(())).await
+            }
+        })
+        .undo("nothing", |_, (): ()| async { Ok(()) })
+    });
+    (journal, life, started, go)
+}
+
+#[test]
+fn a_long_step_sees_the_token_and_the_operation_ends_cancelled() {
+    let (journal, life, started, _) = waiting(true);
+    life.live(async {
+        let id = start(&journal, begin("work", &[], json!(null)));
+        started.cancelled().await;
+        assert!(journal.cancel(&id).unwrap());
+        assert_eq!(journal.wait(&id).await.unwrap_err().kind(), ErrorKind::Cancelled);
+        assert_eq!(state_of(&journal, &id), State::Cancelled);
+        assert!(!journal.cancel(&id).unwrap());
+    })
+    .unwrap();
+}
+
+#[test]
+fn past_an_effect_without_undo_it_is_too_late() {
+    let (journal, life, started, go) = waiting(false);
+    life.live(async {
+        let id = start(&journal, begin("work", &[], json!(null)));
+        started.cancelled().await;
+        assert!(!journal.cancel(&id).unwrap());
+        go.cancel();
+        journal.wait(&id).await.unwrap();
+        assert_eq!(state_of(&journal, &id), State::Done);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_wait_between_tries_is_cut_short() {
+    let (journal, life) = journal(|b| {
+        b.operation("work", 1, |cx: Context, (): ()| async move {
+            cx.step("try").run(async |_| Err::<(), _>(Error::unavailable("nothing was done"))).await
+        })
+    });
+    life.live(async {
+        let mut events = journal.subscribe();
+        let id = start(&journal, begin("work", &[], json!(null)));
+        while !matches!(events.recv().await.unwrap().what, What::StepEnded { .. }) {}
+        // The step has no undo, but it did nothing yet.
+        assert!(journal.cancel(&id).unwrap());
+        assert_eq!(journal.wait(&id).await.unwrap_err().kind(), ErrorKind::Cancelled);
+        assert_eq!(journal.show(&id).unwrap().unwrap().steps[0].tries, 1);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_queued_operation_ends_without_having_run() {
+    let (journal, life, started, go) = waiting(true);
+    life.live(async {
+        let box_id = World::new().box_id();
+        let first = start(&journal, begin("work", std::slice::from_ref(&box_id), json!(null)));
+        let second = start(&journal, begin("work", std::slice::from_ref(&box_id), json!(null)));
+        started.cancelled().await;
+        assert!(journal.cancel(&second).unwrap());
+        assert_eq!(journal.wait(&second).await.unwrap_err().kind(), ErrorKind::Cancelled);
+        assert_eq!(state_of(&journal, &first), State::Running);
+        assert!(journal.show(&second).unwrap().unwrap().steps.is_empty());
+        go.cancel();
+        journal.wait(&first).await.unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn what_fails_after_a_cancel_is_called_cancelled() {
+    let (tell, started) = (CancellationToken::new(), CancellationToken::new());
+    let began = tell.clone();
+    let (journal, life) = journal(|b| {
+        b.operation("work", 1, move |cx: Context, (): ()| {
+            let tell = tell.clone();
+            async move {
+                cx.step("wait")
+                    .undo("nothing", ())
+                    .run(async |a: Attempt| {
+                        tell.cancel();
+                        a.cancel_token().cancelled().await;
+                        Err::<(), _>(Error::failed("the connection was cut"))
+                    })
+                    .await
+            }
+        })
+        .undo("nothing", |_, (): ()| async { Ok(()) })
+    });
+    drop(started);
+    let error = life
+        .live(async {
+            let id = start(&journal, begin("work", &[], json!(null)));
+            began.cancelled().await;
+            assert!(journal.cancel(&id).unwrap());
+            journal.wait(&id).await.unwrap_err()
+        })
+        .unwrap();
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    assert_eq!(error.chain(), "work was cancelled: the connection was cut");
+}
+
+#[test]
+fn a_cancel_outlives_the_process_and_a_step_in_flight_is_brought_to_its_end_first() {
+    let world = World::new();
+    let store = Arc::new(Store::memory().unwrap());
+    shape(&store);
+    let provider = Provider::default();
+    let box_id = world.box_id();
+    // The first life dies between the provider's deed and its record, with the cancel asked for meanwhile.
+    let first = Life::new(&world, Some(5));
+    let died = first.live(async {
+        let journal = toy(&store, first.clone(), &provider);
+        let id = start(&journal, begin("acquire", std::slice::from_ref(&box_id), on(&box_id)));
+        let (weak, of) = (Arc::downgrade(&journal), id.clone());
+        let cancel = move |n, _: &str| {
+            if n == 4
+                && let Some(journal) = weak.upgrade()
+            {
+                assert!(journal.cancel(&of).unwrap());
+            }
+        };
+        assert!(first.at_point.set(Box::new(cancel)).is_ok());
+        journal.idle().await;
+    });
+    assert!(died.is_none());
+    assert_eq!(first.names.lock().unwrap()[4], "provider created");
+    assert_eq!(provider.guests().len(), 1);
+    let second = Life::new(&world, None);
+    second
+        .live(async {
+            let journal = toy(&store, second.clone(), &provider);
+            journal.resume().unwrap();
+            journal.idle().await;
+            let ended = journal.recent(1).unwrap().pop().unwrap();
+            assert_eq!((ended.state, ended.cancel), (State::Cancelled, true));
+            let shown = journal.show(&ended.id).unwrap().unwrap();
+            assert_eq!((shown.steps[1].state.as_str(), shown.steps[1].tries), ("done", 2));
+        })
+        .unwrap();
+    assert_eq!(broken(&store, &provider), None);
+}
