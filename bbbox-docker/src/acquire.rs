@@ -1,6 +1,6 @@
 //! Making a box's container and removing it.
 
-use std::{collections::HashMap, time::Instant};
+use std::time::{Duration, Instant};
 
 use bbbox_core::{
     Error, Result,
@@ -8,35 +8,13 @@ use bbbox_core::{
     error::ErrorKind,
     guest::Guest,
 };
-use bollard::{
-    models::{
-        ContainerCreateBody, HostConfig, ImageInspect, Mount, MountType, RestartPolicy, RestartPolicyNameEnum,
-    },
-    query_parameters as query,
-};
-use futures::StreamExt;
 
 use crate::{
     backend::Inner,
-    exec::{self, As},
-    fault::{Call, fault},
     map::{self, Container, Phase},
-    privilege::{self, Grant, Seen},
+    privilege::Grant,
+    start::{Spec, Started},
 };
-
-/// The image's start script: what a box's container runs.
-const START: &str = "/usr/local/bin/bb-box-start";
-/// What the start script prints once it has made `/run/bb-box/ready`.
-const READY: &str = "bb-box: ready";
-/// Waits for the same file, where the start script's words were missed.
-const WAIT: &str = "until [ -e /run/bb-box/ready ]; do sleep 0.05; done";
-
-/// What a start came to.
-enum Started {
-    Ready,
-    /// The engine does not grant what the container asks for; its words.
-    Refused(String),
-}
 
 impl Inner {
     pub(crate) async fn acquire(&self, order: &Order, hooks: &dyn AcquireHooks) -> Result<Guest> {
@@ -49,7 +27,7 @@ impl Inner {
         let made = self.make(order, &claimed, hooks).await;
         if order.cancel.is_cancelled() {
             self.remove(&claimed).await?;
-            return Err(Error::cancelled("the acquire was taken back"));
+            return Err(taken_back());
         }
         made
     }
@@ -65,57 +43,60 @@ impl Inner {
                     .because_of(seen.refusal.unwrap_or_else(|| "privileged is off".to_owned())));
             }
             if order.cancel.is_cancelled() {
-                return Err(Error::cancelled("the acquire was taken back"));
+                return Err(taken_back());
             }
             let image = self.engine.image(&name).await?.ok_or_else(|| {
                 Error::unavailable(format!("there is no image {name} on the engine"))
                     .fix(format!("build it with bbbox image build {kind}"))
             })?;
-            let began = Instant::now();
-            let container = self.created(order, claimed, &image, seen.grant).await?;
-            hooks.timing("container created", began.elapsed());
-            // The one wait whose end is up to the box. A start that is cut off here is over once the container is removed.
-            let ready = tokio::select! {
-                ready = self.ready(&container, hooks) => ready?,
-                () = order.cancel.cancelled() => return Err(Error::cancelled("the acquire was taken back")),
+            let spec = Spec {
+                hostname: order.owner.name.to_string(),
+                image: &image,
+                size: order.size,
+                labels: map::owner_labels(&self.id, &order.owner, &order.size),
             };
-            match ready {
-                Started::Ready => {
+            let began = Instant::now();
+            let container = self.created(claimed, &spec, seen.grant).await?;
+            hooks.timing("container created", began.elapsed());
+            // The one wait whose end is up to the box. A start that is cut off here is over once the container is
+            // removed.
+            let started = tokio::select! {
+                started = self.ready(&container.id, container.phase == Phase::Running) => started?,
+                () = order.cancel.cancelled() => return Err(taken_back()),
+            };
+            match started {
+                Started::Ready(started, ready) => {
+                    hooks.timing("container started", started);
+                    hooks.timing("box ready", ready);
                     self.granted(seen).await?;
                     return Ok(map::guest(&container, &order.owner, None));
                 }
                 Started::Refused(words) => {
                     self.engine.remove(&container.id).await?;
-                    let Some(less) = seen.grant.less() else {
-                        return Err(Error::failed("the engine does not start the box").because_of(words));
-                    };
-                    hooks.progress(
-                        "the engine grants less than full privilege; making the box with that",
-                        None,
-                    );
-                    seen = Seen { grant: less, refusal: seen.refusal.or(Some(words)) };
+                    seen = seen.less(words)?;
+                    hooks.progress("the engine grants less than was asked; making the box with that", None);
                 }
             }
         }
     }
 
-    /// The container of this order, made now or by an earlier run.
-    async fn created(
-        &self,
-        order: &Order,
-        claimed: &Guest,
-        image: &ImageInspect,
-        grant: Grant,
-    ) -> Result<Container> {
-        let name = map::container_name(&order.owner.box_id);
-        let body = self.body(order, image, grant);
+    /// The container of the claimed guest, made now or by an earlier run.
+    async fn created(&self, claimed: &Guest, spec: &Spec<'_>, grant: Grant) -> Result<Container> {
+        let name = &claimed.reference;
+        let body = spec.body(grant);
         let labels = body.labels.clone().unwrap_or_default();
-        if let Some(id) = self.engine.create(&name, body).await? {
-            let image = image.id.clone().unwrap_or_default();
-            let size = Some(order.size);
-            return Ok(Container { id, labels, image, phase: Phase::Created, size, ended: None });
+        if let Some(id) = self.engine.create(name, body).await? {
+            let image = spec.image.id.clone().unwrap_or_default();
+            return Ok(Container {
+                id,
+                labels,
+                image,
+                phase: Phase::Created,
+                size: Some(spec.size),
+                ended: None,
+            });
         }
-        match self.engine.inspect(&name).await? {
+        match self.engine.inspect(name).await? {
             Some(container) if container.is(claimed) => Ok(container),
             Some(container) => Err(Error::new(
                 ErrorKind::Busy,
@@ -125,84 +106,6 @@ impl Inner {
             None => {
                 Err(Error::new(ErrorKind::Busy, format!("a container named {name} was just being removed")))
             }
-        }
-    }
-
-    fn body(&self, order: &Order, image: &ImageInspect, grant: Grant) -> ContainerCreateBody {
-        let mut labels = map::owner_labels(&self.id, &order.owner, &order.size);
-        labels.insert(map::DOCKER_INSIDE.to_owned(), grant.words().to_owned());
-        let build = image.config.as_ref().and_then(|c| c.labels.as_ref()).and_then(|l| l.get(map::BUILD));
-        if let Some(build) = build {
-            labels.insert(map::BUILD.to_owned(), build.clone());
-        }
-        let (nano_cpus, memory) = map::limits(&order.size);
-        let mut host = HostConfig {
-            init: Some(true),
-            nano_cpus: Some(nano_cpus),
-            memory: Some(memory),
-            memory_swap: Some(memory),
-            tmpfs: Some(HashMap::from([("/run".to_owned(), "rw,exec,nosuid,nodev,mode=755".to_owned())])),
-            restart_policy: Some(RestartPolicy {
-                name: Some(RestartPolicyNameEnum::UNLESS_STOPPED),
-                maximum_retry_count: None,
-            }),
-            ..HostConfig::default()
-        };
-        grant.apply(&mut host);
-        let mut env = Vec::new();
-        if grant.has_docker() {
-            env.push("BB_BOX_FEATURES=docker".to_owned());
-            // A volume without a name: it goes with the container, and overlays can be made on it.
-            host.mounts = Some(vec![Mount {
-                target: Some("/var/lib/docker".to_owned()),
-                typ: Some(MountType::VOLUME),
-                ..Mount::default()
-            }]);
-        }
-        ContainerCreateBody {
-            hostname: Some(order.owner.name.to_string()),
-            image: image.id.clone(),
-            cmd: Some(vec![START.to_owned()]),
-            entrypoint: Some(Vec::new()),
-            env: Some(env),
-            labels: Some(labels),
-            host_config: Some(host),
-            ..ContainerCreateBody::default()
-        }
-    }
-
-    /// Starts the container and returns once it is ready.
-    async fn ready(&self, container: &Container, hooks: &dyn AcquireHooks) -> Result<Started> {
-        let began = Instant::now();
-        // Listened to before the start: the start script's word comes at once, and costs no command in the box.
-        let options = query::AttachContainerOptionsBuilder::new().stream(true).stdout(true).build();
-        let attached = self.engine.api().await?.attach_container(&container.id, Some(options)).await;
-        let mut output =
-            attached.map_err(|e| fault("could not listen to the box's start", Call::Reads, e))?.output;
-        if let Err(error) = self.engine.start(&container.id).await {
-            let words = error.chain();
-            return if privilege::is_refusal(&words) { Ok(Started::Refused(words)) } else { Err(error) };
-        }
-        hooks.timing("container started", began.elapsed());
-        let mut said = String::new();
-        if container.phase != Phase::Running {
-            while let Some(Ok(piece)) = output.next().await {
-                said.push_str(&String::from_utf8_lossy(&piece.into_bytes()));
-                if said.contains(READY) {
-                    hooks.timing("box ready", began.elapsed());
-                    return Ok(Started::Ready);
-                }
-                said.truncate(64 * 1024);
-            }
-        }
-        let wait = ["sh", "-c", WAIT].map(str::to_owned);
-        match exec::run(&self.engine, &container.id, &wait, As::Root).await {
-            Ok((exit, _)) if exit.success() => {
-                hooks.timing("box ready", began.elapsed());
-                Ok(Started::Ready)
-            }
-            Ok((_, words)) => Err(Error::failed("the box did not get ready").because_of(words)),
-            Err(error) => Err(error.at("start script", said.trim())),
         }
     }
 
@@ -232,14 +135,18 @@ impl Inner {
 
     /// Waits until the engine says that the container is not there: another's removal may be under way.
     async fn confirm_gone(&self, id: &str) -> Result<()> {
-        let mut pause = std::time::Duration::from_millis(20);
+        let mut pause = Duration::from_millis(20);
         for _ in 0..40 {
             if self.engine.inspect(id).await?.is_none() {
                 return Ok(());
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(std::time::Duration::from_secs(1));
+            pause = (pause * 2).min(Duration::from_secs(1));
         }
         Err(Error::new(ErrorKind::Busy, format!("the engine is still removing container {id}")))
     }
+}
+
+fn taken_back() -> Error {
+    Error::cancelled("the acquire was taken back")
 }

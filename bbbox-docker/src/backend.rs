@@ -10,19 +10,19 @@ use async_trait::async_trait;
 use bbbox_core::{
     Error, Result,
     backend::{
-        AcquireHooks, Backend, Check, Nature, Offer, Order, Reach, Relabel, ReleaseHooks, Released, Resize,
-        Switch, Upkeep,
+        AcquireHooks, Backend, Check, Images, Nature, Offer, Order, Reach, Relabel, ReleaseHooks, Released,
+        Resize, Switch, Upkeep,
     },
     capacity::{Capacity, Counted, HostRoom, Limit, LimitName},
     guest::{Guest, Held, Power},
     id::{BackendId, InstallId, KindId},
-    kind::{Arch, Capabilities, Feature},
+    kind::{Arch, Capabilities, Feature, standard},
 };
 use bollard::models::SystemInfo;
 
 use crate::{
     client::Engine,
-    config::DockerConfig,
+    config::{DockerConfig, Host},
     map::{self, Container, Labels, Phase},
     privilege::{self, Grant, Seen},
     transport::ExecTransport,
@@ -39,6 +39,7 @@ pub struct Docker(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) id: BackendId,
     pub(crate) config: DockerConfig,
+    pub(crate) host: Host,
     pub(crate) engine: Arc<Engine>,
     known: Mutex<Known>,
 }
@@ -61,11 +62,12 @@ impl Docker {
         let host = match config.parse_host() {
             Ok(host) if problems.is_empty() => host,
             _ => {
+                let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
                 return Err(Error::invalid(format!("backend {id}: {}", problems.join("; "))));
             }
         };
-        let engine = Arc::new(Engine::new(host));
-        Ok(Self(Arc::new(Inner { id, config, engine, known: Mutex::default() })))
+        let engine = Arc::new(Engine::new(host.clone()));
+        Ok(Self(Arc::new(Inner { id, config, host, engine, known: Mutex::default() })))
     }
 }
 
@@ -78,6 +80,16 @@ impl Inner {
         let info = self.engine.info().await?;
         self.lock().info = Some(info.clone());
         Ok(info)
+    }
+
+    /// The kind whose boxes this engine makes.
+    pub(crate) async fn kind(&self) -> Result<KindId> {
+        let info = self.info().await?;
+        map::kind(&info).ok_or_else(|| {
+            let arch = info.architecture.unwrap_or_default();
+            Error::refused(format!("no boxes are made for an engine on {arch}"))
+                .fix("use an engine on x86_64 or arm64")
+        })
     }
 
     /// What the engine is known to grant: from this process, else from its own note, else all that is configured.
@@ -100,12 +112,15 @@ impl Inner {
         Ok(seen)
     }
 
-    /// Keeps what the engine turned out to grant, here and at the engine.
+    /// Keeps what the engine turned out to grant; at the engine, too, when that is less than was asked for.
     pub(crate) async fn granted(&self, seen: Seen) -> Result<()> {
-        if self.lock().seen.as_ref() != Some(&seen) {
-            privilege::note(&self.engine, &self.info().await?, &seen).await;
-            self.lock().seen = Some(seen);
+        if !self.config.privileged || self.lock().seen.as_ref() == Some(&seen) {
+            return Ok(());
         }
+        if seen.grant != Grant::Privileged {
+            privilege::note(&self.engine, &self.info().await?, &seen).await;
+        }
+        self.lock().seen = Some(seen);
         Ok(())
     }
 
@@ -156,7 +171,7 @@ impl Inner {
         let total =
             info.mem_total.and_then(|bytes| u64::try_from(bytes).ok()).map(|bytes| bytes / (1024 * 1024));
         let mut memory =
-            Limit { name: LimitName::Memory, used: 0, total, reserve: self.config.memory_reserve_mib };
+            Limit { name: LimitName::Memory, used: 0, total, reserve: self.config.reserve_mib() };
         let mut counted = BTreeMap::new();
         for container in &boxes {
             let id = container.labels.get(map::BOX).cloned().unwrap_or_default();
@@ -183,20 +198,6 @@ impl Inner {
     }
 }
 
-/// The architecture that `info` names, if boxes are made for it.
-fn arch(info: &SystemInfo) -> Option<Arch> {
-    match info.architecture.as_deref() {
-        Some("x86_64" | "amd64") => Some(Arch::X86_64),
-        Some("aarch64" | "arm64") => Some(Arch::Arm64),
-        _ => None,
-    }
-}
-
-/// The kind of box without a desktop on `arch`.
-pub(crate) fn kind_for(arch: Arch) -> Result<KindId> {
-    KindId::parse(if arch == Arch::Arm64 { "linux-arm64" } else { "linux" })
-}
-
 #[async_trait]
 impl Backend for Docker {
     fn id(&self) -> &BackendId {
@@ -209,12 +210,13 @@ impl Backend for Docker {
 
     async fn offers(&self) -> Result<Vec<Offer>> {
         let info = self.0.info().await?;
-        let Some(arch) = arch(&info) else { return Ok(Vec::new()) };
+        let Some(kind) = map::kind(&info) else { return Ok(Vec::new()) };
+        let arch = standard(&kind).map_or(Arch::X86_64, |row| row.arch);
         let mut capabilities = Capabilities::linux(arch, "docker exec");
         if self.0.grant().await?.grant.has_docker() {
             capabilities.features.insert(Feature::parse("docker")?);
         }
-        Ok(vec![Offer { kind: kind_for(arch)?, capabilities, ready_timeout: READY, last: false }])
+        Ok(vec![Offer { kind, capabilities, ready_timeout: READY, last: false }])
     }
 
     async fn capacity(&self, kind: &KindId, install: &InstallId) -> Result<Capacity> {
@@ -259,7 +261,7 @@ impl Backend for Docker {
     }
 
     async fn doctor(&self) -> Vec<Check> {
-        Vec::new()
+        self.checks().await
     }
 
     fn switch(&self) -> Option<&dyn Switch> {
@@ -271,6 +273,10 @@ impl Backend for Docker {
     }
 
     fn relabel(&self) -> Option<&dyn Relabel> {
+        Some(self)
+    }
+
+    fn images(&self) -> Option<&dyn Images> {
         Some(self)
     }
 

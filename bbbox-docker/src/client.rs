@@ -182,4 +182,30 @@ impl Engine {
             Err(error) => Err(fault(format!("could not look at image {name}"), Call::Reads, error)),
         }
     }
+
+    /// The labels of every image that has all of `labels`.
+    pub(crate) async fn images(&self, labels: Vec<String>) -> Result<Vec<Labels>> {
+        let filters = HashMap::from([("label", labels)]);
+        let options = query::ListImagesOptionsBuilder::new().filters(&filters).build();
+        let listed = self.api().await?.list_images(Some(options)).await;
+        let listed = listed.map_err(|e| fault("could not list images", Call::Reads, e))?;
+        Ok(listed.into_iter().map(|image| image.labels).collect())
+    }
+
+    /// Gives the image `from` the name `to`, a repository with a tag, too.
+    pub(crate) async fn tag(&self, from: &str, to: &str) -> Result<()> {
+        let (repository, tag) = to.rsplit_once(':').unwrap_or((to, "latest"));
+        let options = query::TagImageOptionsBuilder::new().repo(repository).tag(tag).build();
+        let tagged = self.slow().await?.tag_image(from, Some(options)).await;
+        tagged.map_err(|e| fault(format!("could not name image {from} {to}"), Call::Changes, e))
+    }
+
+    /// Takes a name from an image, or removes one by its ID. What is in use stays, and what is not there is fine.
+    pub(crate) async fn remove_image(&self, name: &str) -> Result<()> {
+        match self.slow().await?.remove_image(name, None::<query::RemoveImageOptions>, None).await {
+            Ok(_) => Ok(()),
+            Err(error) if fault::says(&error, 404, "no such image") || fault::says(&error, 409, "") => Ok(()),
+            Err(error) => Err(fault(format!("could not remove image {name}"), Call::Changes, error)),
+        }
+    }
 }

@@ -2,14 +2,22 @@
 //!
 //! Plain data: nothing here reads the environment, the disk or the engine.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use bbbox_core::id::KindId;
+use bbbox_core::{
+    Result as CoreResult,
+    backend::Backend,
+    config::{Amount, Problem},
+    driver::{DriverDeps, Settings},
+    id::{BackendId, KindId},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where the engine listens when the configuration does not say.
 pub(crate) const STANDARD_SOCKET: &str = "/var/run/docker.sock";
+
+const RESERVE_MIB: u64 = 1024;
 
 /// One Docker Engine that boxes are made on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -22,16 +30,16 @@ pub struct DockerConfig {
     /// out.
     #[schemars(range(min = 1))]
     pub most_boxes: Option<u64>,
-    /// Memory that boxes never get, in MiB.
-    pub memory_reserve_mib: u64,
+    /// Memory of the host that boxes never get. 1 GiB when it is left out.
+    pub memory_reserve: Option<Amount>,
     /// Whether boxes get the privileges that Docker inside them needs. Without them they have no Docker inside.
     pub privileged: bool,
     /// The image that box images are built from: Debian or Ubuntu.
     pub image_base: String,
     /// The image's name by kind, where it is not `bbbox/<kind>:latest`.
     pub images: BTreeMap<KindId, String>,
-    /// Where a base that had to be made on this host is kept for the next build; it is made anew each time when this
-    /// is left out.
+    /// The folder that keeps a base image that had to be made on this host; `bb-box` in the user's cache folder when
+    /// it is left out.
     pub cache: Option<PathBuf>,
 }
 
@@ -40,7 +48,7 @@ impl Default for DockerConfig {
         Self {
             host: None,
             most_boxes: None,
-            memory_reserve_mib: 1024,
+            memory_reserve: None,
             privileged: true,
             image_base: "debian:bookworm-slim".to_owned(),
             images: BTreeMap::new(),
@@ -59,39 +67,42 @@ pub(crate) enum Host {
 }
 
 impl DockerConfig {
-    /// Every problem, each as `field: what is wrong`; empty when there is none.
+    /// Every problem that the types do not rule out.
     #[must_use]
-    pub fn validate(&self) -> Vec<String> {
+    pub fn validate(&self) -> Vec<Problem> {
         let mut found = Vec::new();
         if let Err(why) = self.parse_host() {
-            found.push(format!("host: {why}"));
+            found.push(Problem::new("host", why).allowed("a socket's path, unix:///path or tcp://host:port"));
         }
         if self.most_boxes == Some(0) {
-            found.push("most-boxes: 0 is not a budget; allowed: 1 or more, or leave it out".to_owned());
+            found.push(Problem::new("most-boxes", "0 is not a budget").allowed("1 or more, or no such line"));
         }
-        if !is_image_name(&self.image_base) {
-            found.push(format!(
-                "image-base: {:?} is not an image's name; allowed: a name with a tag, such as debian:bookworm-slim",
-                self.image_base
-            ));
-        }
-        for (kind, name) in &self.images {
-            if !crate::map::KINDS.iter().any(|(known, _)| *known == kind.as_str()) {
-                found.push(format!("images.{kind}: boxes of this kind are not made here"));
-            }
+        let mut image = |path: String, name: &str| {
             if !is_image_name(name) {
-                found.push(format!(
-                    "images.{kind}: {name:?} is not an image's name; allowed: a name with a tag, such as bbbox/{kind}:latest"
-                ));
+                let problem = Problem::new(path, format!("{name:?} is not an image's name"));
+                found.push(problem.allowed("a name with a tag, such as debian:bookworm-slim"));
+            }
+        };
+        image("image-base".to_owned(), &self.image_base);
+        for (kind, name) in &self.images {
+            image(format!("images.{kind}"), name);
+        }
+        for kind in self.images.keys() {
+            if !crate::map::KINDS.iter().any(|(known, _)| *known == kind.as_str()) {
+                let problem = Problem::new(format!("images.{kind}"), "boxes of this kind are not made here");
+                found.push(problem.allowed("linux, linux-arm64"));
             }
         }
         if let Some(path) = self.cache.as_ref().filter(|path| !path.is_absolute()) {
-            found.push(format!(
-                "cache: {} is not a whole path; allowed: one that begins with /",
-                path.display()
-            ));
+            let problem = Problem::new("cache", format!("{} is not a whole path", path.display()));
+            found.push(problem.allowed("a path that begins with /"));
         }
         found
+    }
+
+    /// What boxes never get, in MiB.
+    pub(crate) fn reserve_mib(&self) -> u64 {
+        self.memory_reserve.map_or(RESERVE_MIB, Amount::mib)
     }
 
     /// The name of `kind`'s image.
@@ -104,22 +115,40 @@ impl DockerConfig {
 
     pub(crate) fn parse_host(&self) -> Result<Host, String> {
         let host = self.host.as_deref().unwrap_or(STANDARD_SOCKET);
-        let allowed = "allowed: a socket's path, unix:///path or tcp://host:port";
         if let Some(address) = host.strip_prefix("tcp://").or_else(|| host.strip_prefix("http://")) {
             let address = address.trim_end_matches('/');
             let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
             let plain = !address.contains(['/', '@', '?', '#']) && !address.contains(char::is_whitespace);
             return match port {
                 Some(_) if plain => Ok(Host::Http(address.to_owned())),
-                _ => Err(format!("{host:?} has no host and port; {allowed}")),
+                _ => Err(format!("{host:?} has no host and port")),
             };
         }
         let path = host.strip_prefix("unix://").unwrap_or(host);
         if path.starts_with('/') && path.len() > 1 {
             Ok(Host::Unix(path.to_owned()))
         } else {
-            Err(format!("{host:?} is not an engine's address; {allowed}"))
+            Err(format!("{host:?} is not an engine's address"))
         }
+    }
+}
+
+impl Settings for DockerConfig {
+    const TYPE: &'static str = "docker";
+
+    fn validate(&self) -> Vec<Problem> {
+        Self::validate(self)
+    }
+
+    fn alone(&self) -> Option<String> {
+        match self.parse_host().ok()? {
+            Host::Unix(path) => Some(format!("the engine at {path}")),
+            Host::Http(address) => Some(format!("the engine at {address}")),
+        }
+    }
+
+    fn build(self, id: BackendId, _deps: &DriverDeps) -> CoreResult<Arc<dyn Backend>> {
+        Ok(Arc::new(crate::Docker::connect(id, self)?))
     }
 }
 
@@ -179,15 +208,15 @@ mod tests {
             ..DockerConfig::default()
         };
         let found = config.validate();
-        for field in ["host:", "most-boxes:", "image-base:", "images.beos:", "cache:"] {
-            assert!(found.iter().any(|p| p.starts_with(field)), "{field} in {found:?}");
+        for field in ["host", "most-boxes", "image-base", "images.beos", "cache"] {
+            assert!(found.iter().any(|problem| problem.path == field), "{field} in {found:?}");
         }
         assert!(DockerConfig::default().validate().is_empty());
     }
 
     #[test]
     fn an_unknown_field_is_refused() {
-        assert!(serde_json::from_str::<DockerConfig>(r#"{"memory-reserve-mib": 1, "sockets": 1}"#).is_err());
+        assert!(serde_json::from_str::<DockerConfig>(r#"{"sockets": 1}"#).is_err());
     }
 
     proptest! {

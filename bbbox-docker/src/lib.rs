@@ -20,13 +20,18 @@
 mod acquire;
 mod archive;
 mod backend;
+mod base;
 mod change;
 mod client;
 mod config;
+mod doctor;
 mod exec;
 mod fault;
+mod images;
 mod map;
 mod privilege;
+mod recipe;
+mod start;
 mod transport;
 
 pub use backend::Docker;

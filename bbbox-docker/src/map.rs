@@ -13,6 +13,7 @@ use bbbox_core::{
 };
 use bollard::models::{
     ContainerInspectResponse, ContainerStateStatusEnum, ContainerSummary, ContainerSummaryStateEnum,
+    SystemInfo,
 };
 
 /// The kinds whose boxes are made here, by the engine's architecture.
@@ -33,6 +34,17 @@ pub(crate) const NOTE: &str = "bb-box.note";
 pub(crate) type Labels = HashMap<String, String>;
 
 const MIB: i64 = 1024 * 1024;
+
+/// The kind whose boxes are made on this engine.
+pub(crate) fn kind(info: &SystemInfo) -> Option<KindId> {
+    let arch = match info.architecture.as_deref()? {
+        "amd64" => "x86_64",
+        "arm64" => "aarch64",
+        other => other,
+    };
+    let row = KINDS.iter().find(|(_, engine)| *engine == arch)?;
+    KindId::parse(row.0).ok()
+}
 
 /// The name of a box's container.
 pub(crate) fn container_name(id: &BoxId) -> String {

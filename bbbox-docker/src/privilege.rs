@@ -4,7 +4,7 @@
 //! that; the container then gets every capability by name that such hosts do grant. What this engine turned out to
 //! grant is noted at the engine, as the labels of an empty volume, so that no later box finds out again.
 
-use bbbox_core::Result;
+use bbbox_core::{Error, Result};
 use bollard::models::{HostConfig, SystemInfo};
 
 use crate::{client::Engine, map::Labels};
@@ -150,6 +150,19 @@ fn identity(info: &SystemInfo) -> String {
 pub(crate) struct Seen {
     pub(crate) grant: Grant,
     pub(crate) refusal: Option<String>,
+}
+
+impl Seen {
+    /// What to ask for after the engine refused this with `words`.
+    ///
+    /// # Errors
+    /// `Failed` when there is nothing less.
+    pub(crate) fn less(&self, words: String) -> Result<Self> {
+        match self.grant.less() {
+            Some(grant) => Ok(Self { grant, refusal: self.refusal.clone().or(Some(words)) }),
+            None => Err(Error::failed("the engine does not start the box").because_of(words)),
+        }
+    }
 }
 
 /// Reads what was noted about this engine.
