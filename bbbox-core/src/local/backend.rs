@@ -1,29 +1,27 @@
 //! The trait: in which order things happen to a guest, safe to repeat at every point.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
 use super::{
-    client::{self, Fence, Handle, PATIENCE},
+    client,
     config::{Isolation, LocalConfig},
     folder::{Folder, fault, leftovers, private},
-    map::{Mode, Record, Stage, memory_mib},
+    map::{Mode, Record, memory_mib},
+    running,
     transport::{Inside, is_admin},
 };
 use crate::{
-    Error, ErrorKind, Result,
+    Error, Result,
     backend::{
         AcquireHooks, Backend, Check, CheckOutcome, Nature, Offer, Order, Reach, Relabel, ReleaseHooks,
         Released, Resize, Switch, Switched,
     },
     capacity::{Capacity, Counted, HostRoom, Limit, LimitName},
+    config::Amount,
+    driver::Settings as _,
     guest::{Guest, Held, Owner, Power, StopCause},
     id::{BackendId, InstallId, KindId},
     kind::{Arch, Capabilities},
@@ -34,6 +32,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Local {
     id: BackendId,
+    dir: PathBuf,
     config: LocalConfig,
     /// How guests made now are kept apart, and why no better: asked once.
     granted: Arc<OnceCell<(Mode, Vec<String>)>>,
@@ -44,19 +43,23 @@ impl Local {
     ///
     /// # Errors
     /// `Invalid` with every problem of the configuration; `Unavailable` when the folder cannot be made or read.
-    pub fn open(id: BackendId, mut config: LocalConfig) -> Result<Self> {
-        let problems = config.validate();
+    pub fn open(id: BackendId, config: LocalConfig) -> Result<Self> {
+        let mut problems: Vec<_> = config.validate().iter().map(ToString::to_string).collect();
+        if config.dir.is_none() {
+            problems.push("dir: it is needed here".to_owned());
+        }
         if !problems.is_empty() {
             return Err(Error::invalid(format!("backend {id} is set up wrongly: {}", problems.join("; "))));
         }
-        let dir = private(&config.dir).and_then(|()| config.dir.canonicalize());
-        config.dir = dir.map_err(|e| fault("could not open the folder of guests", &config.dir, e))?;
-        Ok(Self { id, config, granted: Arc::default() })
+        let dir = config.dir.clone().unwrap_or_default();
+        let opened = private(&dir).and_then(|()| dir.canonicalize());
+        let dir = opened.map_err(|e| fault("could not open the folder of guests", &dir, e))?;
+        Ok(Self { id, dir, config, granted: Arc::default() })
     }
 
     async fn granted(&self) -> Result<&(Mode, Vec<String>)> {
         let ask = async || {
-            let (mut refusals, folder) = (Vec::new(), self.config.dir.join(".try"));
+            let (mut refusals, folder) = (Vec::new(), self.dir.join(".try"));
             for part in ["home", "root"] {
                 private(&folder.join(part)).map_err(|e| fault("could not make a folder", &folder, e))?;
             }
@@ -86,7 +89,7 @@ impl Local {
     }
 
     fn owned(&self, guest: &Guest) -> Result<Option<(Folder, Record)>> {
-        Folder::of(&self.config.dir, guest)
+        Folder::of(&self.dir, guest)
     }
 
     fn must_own(&self, guest: &Guest) -> Result<(Folder, Record)> {
@@ -94,9 +97,8 @@ impl Local {
     }
 
     /// Finishes the guest of `record`, which is claimed.
-    async fn make(&self, record: &Record, hooks: &dyn AcquireHooks) -> Result<()> {
-        let begun = Instant::now();
-        let dir = &self.config.dir;
+    async fn make(&self, record: &Record) -> Result<()> {
+        let dir = &self.dir;
         for path in leftovers(dir, &record.owner.install, &record.owner.box_id) {
             client::remove(&path).await?;
         }
@@ -109,86 +111,17 @@ impl Local {
             }
             None => Folder::create(dir, record)?,
         };
-        hooks.timing("folder", begun.elapsed());
-        let begun = Instant::now();
-        run(&folder, record).await?;
-        hooks.timing("start", begun.elapsed());
-        Ok(())
+        running::start(&folder, record).await.map(drop)
     }
 
     async fn remove(&self, folder: &Folder, record: &Record) -> Result<()> {
         // Held until the folder is gone, so that nothing starts it meanwhile.
-        let (_lock, _) = halt(folder, record).await?;
-        let [_, old] = leftovers(&self.config.dir, &record.owner.install, &record.owner.box_id);
+        let (_lock, _) = running::end(folder, record).await?;
+        let [_, old] = leftovers(&self.dir, &record.owner.install, &record.owner.box_id);
         client::remove(&old).await?;
-        folder.retire(&self.config.dir, &record.owner)?;
+        folder.retire(&self.dir, &record.owner)?;
         client::remove(&old).await
     }
-}
-
-/// Starts the guest, or waits for the start that another run of this began.
-async fn run(folder: &Folder, record: &Record) -> Result<Switched> {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match alive(folder) {
-            Some((_, Stage::Ready)) => return Ok(Switched::Already),
-            Some((keeper, Stage::Ending)) => keeper.end().await?,
-            Some((_, Stage::Setup)) | None => {}
-        }
-        if let Some(lock) = folder.try_lock()? {
-            sweep(record).await?;
-            client::launch(folder.path(), &record.owner.name, record.mode, lock).await?;
-            return Ok(Switched::Done);
-        }
-        again(until, record).await?;
-    }
-}
-
-/// Ends all that runs in the guest, and returns its lock and whether anything ran.
-async fn halt(folder: &Folder, record: &Record) -> Result<(File, bool)> {
-    let (until, mut ran) = (Instant::now() + PATIENCE, false);
-    loop {
-        if let Some((keeper, _)) = alive(folder) {
-            folder.mark_ending()?;
-            keeper.end().await?;
-            ran = true;
-        }
-        if let Some(lock) = folder.try_lock()? {
-            sweep(record).await?;
-            return Ok((lock, ran));
-        }
-        again(until, record).await?;
-    }
-}
-
-/// Ends what no namespace ended.
-async fn sweep(record: &Record) -> Result<()> {
-    match record.mode {
-        Mode::None => Fence::Marker(record.owner.box_id.clone()).end(|_| true).await,
-        Mode::Root | Mode::User => Ok(()),
-    }
-}
-
-/// A process is starting or ending just now; it takes milliseconds.
-async fn again(until: Instant, record: &Record) -> Result<()> {
-    if Instant::now() > until {
-        return Err(Error::new(
-            ErrorKind::Busy,
-            format!("box {} is held by another process", record.owner.box_id),
-        )
-        .fix("look for a second bb-box that uses the same folder"));
-    }
-    tokio::time::sleep(Duration::from_millis(2)).await;
-    Ok(())
-}
-
-/// The guest's first process, if it lives, and how far it is.
-fn alive(folder: &Folder) -> Option<(Handle, Stage)> {
-    folder.keeper().and_then(|keeper| Some((Handle::of(&keeper)?, keeper.stage)))
-}
-
-fn is_ready(folder: &Folder) -> bool {
-    alive(folder).is_some_and(|(_, stage)| stage == Stage::Ready)
 }
 
 #[async_trait]
@@ -218,17 +151,18 @@ impl Backend for Local {
     }
 
     async fn capacity(&self, _kind: &KindId, install: &InstallId) -> Result<Capacity> {
-        let mut memory =
-            Limit { name: LimitName::Memory, used: 0, total: self.config.memory_mib, reserve: 0 };
-        if memory.total.is_none() {
-            memory.total = fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory_mib(&text));
-            memory.reserve = self.config.reserve_mib;
-        }
-        let total = self.config.guests.map(u64::from);
-        let mut guests = Limit { name: LimitName::Guests, used: 0, total, reserve: 0 };
+        let limit = |name, total, reserve| Limit { name, used: 0, total, reserve };
+        let mut memory = match self.config.memory {
+            Some(memory) => limit(LimitName::Memory, Some(memory.mib()), 0),
+            None => {
+                let all = fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory_mib(&text));
+                limit(LimitName::Memory, all, self.config.memory_reserve.map_or(1024, Amount::mib))
+            }
+        };
+        let mut guests = limit(LimitName::Guests, self.config.most_boxes.map(u64::from), 0);
         let mut counted = BTreeMap::new();
-        for (folder, record) in Folder::all(&self.config.dir)? {
-            let running = alive(&folder).is_some();
+        for (folder, record) in Folder::all(&self.dir)? {
+            let running = running::alive(&folder).is_some();
             for limit in [&mut memory, &mut guests] {
                 limit.used += limit.name.need(&record.size, running);
             }
@@ -243,7 +177,7 @@ impl Backend for Local {
 
     async fn acquire(&self, order: &Order, hooks: &dyn AcquireHooks) -> Result<Guest> {
         let cancelled = || Error::cancelled(format!("box {} was taken back", order.owner.box_id));
-        let found = Folder::named(&self.config.dir, &order.owner.box_id)?.map(|(_, record)| record);
+        let found = Folder::named(&self.dir, &order.owner.box_id)?.map(|(_, record)| record);
         if found.as_ref().is_some_and(|found| found.owner.install != order.owner.install) {
             return Err(Error::failed(format!("box {} is another install's here", order.owner.box_id)));
         }
@@ -259,7 +193,7 @@ impl Backend for Local {
         }
         hooks.claim(&guest).await?;
         if !order.cancel.is_cancelled() {
-            self.make(&record, hooks).await.map_err(|e| e.at("box", &order.owner.box_id))?;
+            self.make(&record).await.map_err(|e| e.at("box", &order.owner.box_id))?;
         }
         if order.cancel.is_cancelled() {
             if let Some((folder, record)) = self.owned(&guest)? {
@@ -275,25 +209,25 @@ impl Backend for Local {
             self.remove(&folder, &record).await?;
             return Ok(Released::Removed);
         }
-        for path in leftovers(&self.config.dir, &guest.install, &guest.box_id) {
+        for path in leftovers(&self.dir, &guest.install, &guest.box_id) {
             client::remove(&path).await?;
         }
         Ok(Released::AlreadyGone)
     }
 
     async fn power(&self, guest: &Guest) -> Result<Option<Power>> {
-        let running = |(folder, _)| if is_ready(&folder) { Power::Running } else { Power::Stopped };
+        let running = |(folder, _)| if running::is_ready(&folder) { Power::Running } else { Power::Stopped };
         Ok(self.owned(guest)?.map(running))
     }
 
     async fn held(&self, install: &InstallId) -> Result<Vec<Held>> {
-        let all = Folder::all(&self.config.dir)?.into_iter().map(|(_, record)| record);
+        let all = Folder::all(&self.dir)?.into_iter().map(|(_, record)| record);
         Ok(all.filter(|record| record.owner.install == *install).map(|record| record.held()).collect())
     }
 
     async fn reach(&self, guest: &Guest) -> Result<Reach> {
         let (_, record) = self.must_own(guest)?;
-        let inside = Inside { dir: self.config.dir.clone(), guest: guest.clone(), mode: record.mode };
+        let inside = Inside { dir: self.dir.clone(), guest: guest.clone(), mode: record.mode };
         Ok(Reach { command: Arc::new(inside), displays: Vec::new() })
     }
 
@@ -304,8 +238,8 @@ impl Backend for Local {
             words,
             fix: fix.map(str::to_owned),
         };
-        let dir = self.config.dir.display();
-        let folder = match Folder::all(&self.config.dir) {
+        let dir = self.dir.display();
+        let folder = match Folder::all(&self.dir) {
             Ok(all) => check("folder", CheckOutcome::Ok, format!("{dir} holds {} guests", all.len()), None),
             Err(e) => check("folder", CheckOutcome::Failure, e.chain(), e.how_to_fix()),
         };
@@ -339,17 +273,17 @@ impl Backend for Local {
 impl Switch for Local {
     async fn start(&self, guest: &Guest) -> Result<Switched> {
         let (folder, record) = self.must_own(guest)?;
-        run(&folder, &record).await
+        running::start(&folder, &record).await
     }
 
     async fn stop(&self, guest: &Guest) -> Result<Switched> {
         let (folder, record) = self.must_own(guest)?;
-        let (_, ran) = halt(&folder, &record).await?;
+        let (_, ran) = running::end(&folder, &record).await?;
         Ok(if ran { Switched::Done } else { Switched::Already })
     }
 
     async fn stopped(&self, guest: &Guest) -> Result<Option<StopCause>> {
-        let Some((folder, _)) = self.owned(guest)?.filter(|(folder, _)| !is_ready(folder)) else {
+        let Some((folder, _)) = self.owned(guest)?.filter(|(folder, _)| !running::is_ready(folder)) else {
             return Ok(None);
         };
         // A machine that shuts down asks every process to end, and that is not the guest's choice.

@@ -7,7 +7,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::Stdio,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -31,7 +31,7 @@ const CAPS: &str = "-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+set
 /// The first process's script; `KEEPER` in its environment, so that `ps` stays readable.
 const KEEPER: &str = include_str!("keeper.sh");
 /// How long a change of a process may take: it takes milliseconds.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A command of this machine, with none of this process's environment.
 pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
@@ -141,14 +141,13 @@ impl Handle {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
             Err(e) => return Err(fault(e.into())),
         }
-        let until = Instant::now() + PATIENCE;
-        while self.stat().is_some_and(|stat| !stat.ended) {
-            if Instant::now() > until {
-                return Err(Error::unavailable(format!("process {} does not end", self.pid)));
+        let gone = async {
+            while self.stat().is_some_and(|stat| !stat.ended) {
+                sleep(Duration::from_millis(1)).await;
             }
-            sleep(Duration::from_millis(1)).await;
-        }
-        Ok(())
+        };
+        let stuck = |_| Error::unavailable(format!("process {} does not end", self.pid));
+        timeout(PATIENCE, gone).await.map_err(stuck)
     }
 }
 
