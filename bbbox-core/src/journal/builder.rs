@@ -10,6 +10,7 @@ use std::{
 use rusqlite::Connection;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::{broadcast, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Context, Ended, Halt, Journal,
@@ -117,6 +118,7 @@ impl JournalBuilder {
                 events: broadcast::channel(EVENTS).0,
                 driven: Mutex::new(HashMap::new()),
                 driving: watch::channel(0).0,
+                closing: CancellationToken::new(),
                 waits: Mutex::new(HashMap::new()),
             }),
         })

@@ -43,6 +43,8 @@ pub(super) struct Inner {
     pub(super) driven: Mutex<HashMap<i64, Driven>>,
     /// How many operations are being driven.
     pub(super) driving: watch::Sender<usize>,
+    /// Cancelled when nothing new may begin.
+    pub(super) closing: CancellationToken,
     /// Closed when an operation ends or is suspended.
     pub(super) waits: Mutex<HashMap<i64, watch::Sender<()>>>,
 }
@@ -89,6 +91,9 @@ impl Inner {
     /// Drives the operation, or has its driver look at it once more.
     pub(super) fn wake(self: &Arc<Self>, n: i64) {
         let mut driven = locked(&self.driven);
+        if self.closing.is_cancelled() {
+            return;
+        }
         match driven.entry(n) {
             Entry::Occupied(mut entry) => entry.get_mut().again = true,
             Entry::Vacant(entry) => {
@@ -103,7 +108,8 @@ impl Inner {
     /// Ends the operation's driver, unless something changed since it last looked.
     fn leave(&self, n: i64) -> bool {
         let mut driven = locked(&self.driven);
-        if driven.get_mut(&n).is_some_and(|entry| std::mem::take(&mut entry.again)) {
+        let again = driven.get_mut(&n).is_some_and(|entry| std::mem::take(&mut entry.again));
+        if again && !self.closing.is_cancelled() {
             return false;
         }
         driven.remove(&n);
@@ -114,25 +120,31 @@ impl Inner {
     async fn drive(self: Arc<Self>, n: i64, cancel: CancellationToken) {
         let mut unwritten = 0;
         loop {
-            match self.once(n, &cancel).await {
+            let next = self.once(n, &cancel).await;
+            let wait = match next {
                 Ok(Next::Leave) if self.leave(n) => return,
-                Ok(next) => {
-                    unwritten = 0;
-                    match next {
-                        Next::Leave => {}
-                        Next::Again(wait) => {
-                            tokio::select! { biased; () = cancel.cancelled() => {} () = self.env.sleep(wait) => {} }
-                        }
-                        Next::Pause(wait) => self.env.sleep(wait).await,
-                    }
-                }
-                Err(error) => {
+                Ok(Next::Leave) => Duration::ZERO,
+                Ok(Next::Again(wait) | Next::Pause(wait)) => wait,
+                Err(ref error) => {
                     if unwritten == 0 {
                         tracing::warn!(operation = n, error = %error.chain(), "the journal cannot be written: waiting");
                     }
-                    self.env.sleep(backoff(self.env.as_ref(), unwritten)).await;
-                    unwritten = unwritten.saturating_add(1);
+                    backoff(self.env.as_ref(), unwritten)
                 }
+            };
+            unwritten = if next.is_err() { unwritten.saturating_add(1) } else { 0 };
+            if wait.is_zero() {
+                continue;
+            }
+            let short = matches!(next, Ok(Next::Again(_)));
+            tokio::select! {
+                biased;
+                () = self.closing.cancelled() => {}
+                () = cancel.cancelled(), if short => {}
+                () = self.env.sleep(wait) => {}
+            }
+            if self.closing.is_cancelled() && self.leave(n) {
+                return;
             }
         }
     }
@@ -197,6 +209,7 @@ impl Inner {
             Err(Halt(Why::Store(error))) if may_pass(&error) => Err(error),
             Err(Halt(Why::Store(error))) => self.suspend(op, &error.chain()),
             Err(Halt(Why::Unfit(words))) => self.suspend(op, &words),
+            Err(Halt(Why::Closed)) => Ok(Next::Leave),
         }
     }
 
@@ -245,6 +258,10 @@ impl Inner {
             Err(Wrong::Domain(error) | Wrong::Store(error)) => return Err(error),
             Err(Wrong::Cancelled) => return Ok(Next::Leave),
         };
+        if state == State::Unknown {
+            let error = ended.error.as_ref().map(Error::chain);
+            tracing::warn!(operation = %op.id, kind = op.kind, error, "how an operation left its boxes is not known");
+        }
         self.tell(&op, What::Ended { state, error: ended.error });
         locked(&self.waits).remove(&op.n);
         for n in next {

@@ -48,7 +48,7 @@ impl Journal {
     /// Once this returns, the operation ends, whatever happens to this process.
     ///
     /// # Errors
-    /// `Invalid` when the request was used for something else; `Refused` when the last operation on one of the boxes
+    /// `Unavailable` after [`Journal::close`]; `Invalid` when the request was used for something else; `Refused` when the last operation on one of the boxes
     /// ended unknown; what `also` returns. Nothing is written then.
     pub fn begin<T>(
         &self,
@@ -56,6 +56,9 @@ impl Journal {
         also: impl FnOnce(&Connection, &OperationId) -> Result<T>,
     ) -> Result<Begun<T>> {
         let inner = &self.inner;
+        if inner.closing.is_cancelled() {
+            return Err(closing());
+        }
         let asked = rows::text(begin.asked.as_ref().unwrap_or(&begin.args))?;
         let (begun, op, turn) = inner.store.write(|tx| {
             if let Some(request) = &begin.request
@@ -85,7 +88,8 @@ impl Journal {
     /// Waits for an operation's end, and returns its result. Any number may wait, also after its end.
     ///
     /// # Errors
-    /// The operation's own error; why it stands still, when it is suspended; `Gone` when there is no such operation.
+    /// The operation's own error; why it stands still, when it is suspended; `Unavailable` when this process closes
+    /// before it ended; `Gone` when there is no such operation.
     pub async fn wait(&self, id: &OperationId) -> Result<Value> {
         let n = self.inner.store.read(|c| rows::number(c, id))?;
         loop {
@@ -104,8 +108,12 @@ impl Journal {
                     _ => Err(found.error.unwrap_or_else(|| Error::failed(format!("{} failed", found.kind)))),
                 };
             }
-            // The sender goes away at the end.
-            let _ = end.changed().await;
+            tokio::select! {
+                biased;
+                // The sender goes away at the end.
+                _ = end.changed() => {}
+                () = self.inner.closing.cancelled() => return Err(closing().at("operation", id)),
+            }
         }
     }
 
@@ -212,6 +220,13 @@ impl Journal {
         let _ = driving.wait_for(|count| *count == 0).await;
     }
 
+    /// Begins nothing new, lets the steps that run come to their end, and waits for that. What has not ended goes on
+    /// when a later process resumes it; who waits for it is told so.
+    pub async fn close(&self) {
+        self.inner.closing.cancel();
+        self.idle().await;
+    }
+
     /// Deletes the operations that ended before then and hold no box, and says how many those were. A request of one
     /// of them is then no repeat any more.
     ///
@@ -233,6 +248,11 @@ impl Journal {
             }
         }
     }
+}
+
+fn closing() -> Error {
+    Error::unavailable("this process is closing: what it began goes on when it is started again")
+        .fix("start it again, then ask again")
 }
 
 /// The operation that the request began, if it did.

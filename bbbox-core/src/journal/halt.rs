@@ -31,6 +31,8 @@ pub(super) enum Why {
     Store(Error),
     /// What is recorded does not fit the function.
     Unfit(String),
+    /// The journal is being closed.
+    Closed,
 }
 
 impl Halt {
@@ -39,7 +41,7 @@ impl Halt {
     pub fn error(&self) -> Option<&Error> {
         match &self.0 {
             Why::Failed(error) => Some(error),
-            Why::Cancelled | Why::Again(_) | Why::Store(_) | Why::Unfit(_) => None,
+            Why::Cancelled | Why::Again(_) | Why::Store(_) | Why::Unfit(_) | Why::Closed => None,
         }
     }
 }

@@ -138,6 +138,9 @@ impl Run {
             let words = format!("step {} comes before the recorded step {skipped}", todo.key);
             return Err(memo.stop(Why::Unfit(words)));
         }
+        if self.inner.closing.is_cancelled() {
+            return Err(memo.stop(Why::Closed));
+        }
         match &memo.stop {
             Some(Why::Cancelled) if todo.in_flight => Ok(Past::Todo(todo)),
             Some(why) => Err(Halt(why.clone())),

@@ -292,7 +292,8 @@ pub(super) fn record(
         tx,
         "INSERT INTO steps(operation, key, seq, state, covered, tries, failures, value, error, began, ended)
          VALUES(?1, ?2, ?3, ?4, 1, 1, ?5, ?6, ?7, ?8, ?9)
-         ON CONFLICT DO UPDATE SET state = ?4, failures = failures + ?5, value = ?6, error = ?7, ended = ?9,
+         ON CONFLICT DO UPDATE SET state = ?4, tries = tries + (state <> 'started'), failures = failures + ?5,
+           value = ?6, error = ?7, ended = ?9,
            touched = touched OR ?10",
         params![
             n,

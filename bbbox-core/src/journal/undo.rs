@@ -99,6 +99,9 @@ impl Inner {
     /// Runs what is armed, and ends the operation.
     pub(super) async fn undo_all(self: &Arc<Self>, op: Op) -> Result<Next> {
         while let Some(undo) = self.store.read(|c| rows::next_undo(c, op.n))? {
+            if self.closing.is_cancelled() {
+                return Ok(Next::Leave);
+            }
             if let Some(wait) = self.undo_one(&op, &undo).await? {
                 return Ok(Next::Pause(wait));
             }

@@ -171,3 +171,72 @@ fn a_cancel_outlives_the_process_and_a_step_in_flight_is_brought_to_its_end_firs
         .unwrap();
     assert_eq!(broken(&store, &provider), None);
 }
+
+#[test]
+fn a_cancel_in_one_branch_lets_the_step_in_flight_in_another_come_to_its_end() {
+    let world = World::new();
+    let store = Arc::new(Store::memory().unwrap());
+    let seen = Seen::default();
+    let build = |life: &Arc<Life>, hang: bool| {
+        let (did, undid) = (seen.clone(), seen.clone());
+        Journal::builder(store.clone(), life.clone())
+            .operation("work", 1, move |cx: Context, (): ()| {
+                let seen = did.clone();
+                async move {
+                    let (left, right) = (cx.branch("left"), cx.branch("right"));
+                    let left = async {
+                        left.step("a").undo("back", "a").run(async |_| Ok(())).await?;
+                        left.step("b")
+                            .undo("back", "b")
+                            .run(async |_| {
+                                note(&seen, "b");
+                                Ok(())
+                            })
+                            .await
+                    };
+                    let right = right.step("c").undo("back", "c").run(async |a: Attempt| {
+                        note(&seen, format!("c {}", a.tries));
+                        if hang { std::future::pending().await } else { Ok(()) }
+                    });
+                    let (left, right) = futures::join!(left, right);
+                    left.and(right)
+                }
+            })
+            .undo("back", move |_, what: String| {
+                note(&undid, format!("{what} back"));
+                async { Ok(()) }
+            })
+            .build()
+    };
+    // The first life dies when `b` is about to begin, with `c` under way.
+    let first = Life::new(&world, None);
+    first
+        .live(async {
+            let journal = build(&first, true);
+            let (weak, tell) = (Arc::downgrade(&journal), CancellationToken::new());
+            let asked = tell.clone();
+            let cancel = move |_, at: &str| {
+                if at == "work left/b intend"
+                    && let Some(journal) = weak.upgrade()
+                {
+                    let id = journal.recent(1).unwrap()[0].id.clone();
+                    assert!(journal.cancel(&id).unwrap());
+                    tell.cancel();
+                }
+            };
+            assert!(first.at_point.set(Box::new(cancel)).is_ok());
+            start(&journal, begin("work", &[], json!(null)));
+            asked.cancelled().await;
+        })
+        .unwrap();
+    let second = Life::new(&world, None);
+    second
+        .live(async {
+            let journal = build(&second, false);
+            journal.resume().unwrap();
+            journal.idle().await;
+            assert_eq!(journal.recent(1).unwrap()[0].state, State::Cancelled);
+        })
+        .unwrap();
+    assert_eq!(noted(&seen), ["c 0", "c 1", "c back", "a back"]);
+}

@@ -1,6 +1,7 @@
 //! The journal's tests: an environment whose process can die at any point, and a toy provider.
 
 mod cancel;
+mod close;
 mod crash;
 mod queue;
 mod replay;

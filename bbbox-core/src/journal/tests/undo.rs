@@ -158,3 +158,35 @@ fn the_end_is_told_in_the_transaction_that_ends_it() {
     .unwrap();
     assert_eq!(noted(&ends), ["one Done Some(Number(5))"]);
 }
+
+#[test]
+fn a_run_that_a_crash_cut_off_may_have_had_an_effect() {
+    let world = World::new();
+    let store = Arc::new(Store::memory().unwrap());
+    // Dies when the step is begun, or before that.
+    for (die_at, ends) in [(1, State::Unknown), (0, State::Failed)] {
+        let build = |life: &Arc<Life>| {
+            Journal::builder(store.clone(), life.clone())
+                .operation("stop", 1, |cx: Context, (): ()| async move {
+                    cx.step("stop").run(async |_| Err::<(), _>(Error::failed("nothing was done"))).await
+                })
+                .build()
+        };
+        let first = Life::new(&world, Some(die_at));
+        let died = first.live(async {
+            let journal = build(&first);
+            start(&journal, begin("stop", &[], json!(null)));
+            journal.idle().await;
+        });
+        assert!(died.is_none());
+        let second = Life::new(&world, None);
+        second
+            .live(async {
+                let journal = build(&second);
+                journal.resume().unwrap();
+                journal.idle().await;
+                assert_eq!(journal.recent(1).unwrap()[0].state, ends);
+            })
+            .unwrap();
+    }
+}
