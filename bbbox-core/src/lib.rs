@@ -20,6 +20,7 @@ pub mod kind;
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub mod local;
 pub mod route;
+pub mod run;
 pub mod size;
 pub mod store;
 pub mod transport;

@@ -1,0 +1,180 @@
+//! The runners of this process: one for each box that is in use.
+//!
+//! A runner is started when a command needs it and closes after two idle minutes. One that is lost is replaced by
+//! the next command. When a start fails, everyone who was waiting for it gets the same error.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{open, runner::Runner, session::Session};
+use crate::{
+    env::Env,
+    error::Result,
+    id::{BoxId, JobId},
+    transport::Transport,
+};
+
+/// How a box's transport is found. It is asked anew whenever contact must be made.
+#[async_trait]
+pub trait Dial: Send + Sync {
+    /// The transport to the box as it is now.
+    ///
+    /// - *Errors*: `Gone`, `Refused` when the box is stopped, `Unavailable`.
+    async fn dial(&self) -> Result<Arc<dyn Transport>>;
+}
+
+/// A transport that is the same at every time.
+#[async_trait]
+impl Dial for Arc<dyn Transport> {
+    async fn dial(&self) -> Result<Arc<dyn Transport>> {
+        Ok(Arc::clone(self))
+    }
+}
+
+/// The runners of this process. Cheap to clone; all clones are the same.
+#[derive(Clone)]
+pub struct Runners(Arc<Pool>);
+
+struct Pool {
+    env: Arc<dyn Env>,
+    boxes: Mutex<HashMap<BoxId, Arc<Slot>>>,
+}
+
+impl fmt::Debug for Runners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Runners")
+    }
+}
+
+impl Runners {
+    /// No runners yet.
+    #[must_use]
+    pub fn new(env: Arc<dyn Env>) -> Self {
+        Self(Arc::new(Pool { env, boxes: Mutex::default() }))
+    }
+
+    /// A handle for commands and files in one box. Makes no connection yet.
+    #[must_use]
+    pub fn session(&self, id: &BoxId, dial: Arc<dyn Dial>) -> Session {
+        let slot = Arc::clone(lock(&self.0.boxes).entry(id.clone()).or_default());
+        Session::new(Arc::clone(&self.0.env), slot, dial)
+    }
+
+    /// Closes the runner of a box that is stopped or released. Its jobs are not touched.
+    pub fn close(&self, id: &BoxId) {
+        if let Some(slot) = lock(&self.0.boxes).remove(id) {
+            slot.give_up();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many job directories are made ahead.
+const AHEAD: usize = 8;
+
+/// One box's runner, and what is remembered between its commands.
+#[derive(Default)]
+pub(super) struct Slot {
+    gate: tokio::sync::Mutex<Gate>,
+    /// The same runner as in the gate, for those who must not wait.
+    current: Mutex<Option<Arc<Runner>>>,
+    /// Starts that were begun: whoever waited through one that failed shares its error.
+    round: std::sync::atomic::AtomicU64,
+    notes: Mutex<Notes>,
+}
+
+#[derive(Default)]
+struct Gate {
+    runner: Option<Arc<Runner>>,
+    failed: Option<(u64, crate::Error)>,
+}
+
+#[derive(Default)]
+struct Notes {
+    /// IDs whose directories the current runner was asked to make.
+    ahead: VecDeque<JobId>,
+    /// Jobs whose whole result the caller has: the next command removes them.
+    fetched: Vec<JobId>,
+    tidied: Option<Timestamp>,
+}
+
+impl Slot {
+    /// The box's runner, started when there is none that answers.
+    pub(super) async fn runner(&self, env: &Arc<dyn Env>, dial: &dyn Dial) -> Result<Arc<Runner>> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let came = self.round.load(Relaxed);
+        let mut gate = self.gate.lock().await;
+        if let Some(runner) = gate.runner.as_ref().filter(|runner| !runner.is_lost()) {
+            return Ok(Arc::clone(runner));
+        }
+        if let Some((round, error)) = &gate.failed
+            && *round > came
+        {
+            return Err(error.clone());
+        }
+        gate.runner = None;
+        *lock(&self.current) = None;
+        let round = self.round.fetch_add(1, Relaxed) + 1;
+        let opened = async { open::open(Arc::clone(env), &*dial.dial().await?).await }.await;
+        match opened {
+            Ok(runner) => {
+                gate.failed = None;
+                gate.runner = Some(Arc::clone(&runner));
+                *lock(&self.current) = Some(Arc::clone(&runner));
+                lock(&self.notes).ahead.clear();
+                Ok(runner)
+            }
+            Err(error) => {
+                gate.failed = Some((round, error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    fn give_up(&self) {
+        if let Some(runner) = lock(&self.current).take() {
+            runner.shared.give_up();
+        }
+    }
+
+    /// An ID for a new job: one whose directory is there already, where there is one.
+    pub(super) fn job_id(&self, env: &dyn Env) -> JobId {
+        lock(&self.notes).ahead.pop_front().unwrap_or_else(|| JobId::draw(|| env.random()))
+    }
+
+    pub(super) fn fetched(&self, job: &JobId) {
+        lock(&self.notes).fetched.push(job.clone());
+    }
+
+    /// What the next command does beside its own work: removes the jobs whose result is fetched, now and then those
+    /// older than 7 days, and makes directories ahead.
+    pub(super) async fn keep_house(&self, env: &dyn Env, runner: &Runner) {
+        let (make, remove, tidy) = {
+            let mut notes = lock(&self.notes);
+            let now = env.now();
+            let tidy =
+                notes.tidied.is_none_or(|at| now.duration_since(at).abs() > SignedDuration::from_hours(6));
+            if tidy {
+                notes.tidied = Some(now);
+            }
+            let make: Vec<JobId> = if notes.ahead.len() <= AHEAD / 4 {
+                (0..AHEAD).map(|_| JobId::draw(|| env.random())).collect()
+            } else {
+                Vec::new()
+            };
+            notes.ahead.extend(make.iter().cloned());
+            (make, std::mem::take(&mut notes.fetched), tidy)
+        };
+        // When the runner is lost, the directories stay until they are 7 days old, and IDs need none made ahead.
+        let _ = runner.keep_house(&make, &remove, tidy).await;
+    }
+}

@@ -1,0 +1,121 @@
+//! A transport to this machine, for tests: each box is a home directory.
+
+use std::{process::Stdio, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use tempfile::TempDir;
+
+use super::{Runners, Session};
+use crate::{
+    env::SystemEnv,
+    error::{Error, Result},
+    id::BoxId,
+    kind::Shell,
+    route::Route,
+    transport::{Exit, Process, Transport, TransportTraits},
+};
+
+/// The shells that every promise is tested in.
+pub(super) const SHELLS: [&[&str]; 3] = [&["dash"], &["bash", "--posix"], &["busybox", "sh"]];
+
+pub(super) struct Local {
+    pub(super) home: TempDir,
+    shell: Vec<String>,
+    path: Option<String>,
+}
+
+impl Local {
+    pub(super) fn new(shell: &[&str]) -> Arc<Self> {
+        let shell = shell.iter().map(ToString::to_string).collect();
+        Arc::new(Self { home: tempfile::tempdir().unwrap(), shell, path: None })
+    }
+
+    /// One whose PATH begins with a directory in which `name` always fails.
+    pub(super) fn without(shell: &[&str], name: &str) -> Arc<Self> {
+        use std::os::unix::fs::PermissionsExt;
+        let mut local = Self {
+            home: tempfile::tempdir().unwrap(),
+            shell: shell.iter().map(ToString::to_string).collect(),
+            path: None,
+        };
+        let bin = local.home.path().join("bin");
+        std::fs::create_dir(&bin).unwrap();
+        std::fs::write(bin.join(name), "#!/bin/sh\nexit 1\n").unwrap();
+        std::fs::set_permissions(bin.join(name), PermissionsExt::from_mode(0o755)).unwrap();
+        local.path = Some(format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+        Arc::new(local)
+    }
+
+    pub(super) fn session(self: &Arc<Self>) -> Session {
+        self.session_in(&Runners::new(Arc::new(SystemEnv)))
+    }
+
+    pub(super) fn session_in(self: &Arc<Self>, runners: &Runners) -> Session {
+        let transport: Arc<dyn Transport> = Arc::<Self>::clone(self);
+        runners.session(&BoxId::parse("bxtest00000000").unwrap(), Arc::new(transport))
+    }
+}
+
+#[async_trait]
+impl Transport for Local {
+    fn traits(&self) -> TransportTraits {
+        TransportTraits { shell: Shell::Sh, admin: false, in_desktop_session: false, streaming: true }
+    }
+
+    async fn spawn(&self, argv: &[String]) -> Result<Process> {
+        // `/bin/sh` is the box's own shell.
+        let (program, args): (&String, Vec<&String>) = if argv[0] == "/bin/sh" {
+            (&self.shell[0], self.shell[1..].iter().chain(&argv[1..]).collect())
+        } else {
+            (&argv[0], argv[1..].iter().collect())
+        };
+        let mut command = tokio::process::Command::new(program);
+        command.args(args).current_dir(self.home.path()).env("HOME", self.home.path()).env_remove("LC_ALL");
+        if let Some(path) = &self.path {
+            command.env("PATH", path);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child =
+            command.spawn().map_err(|error| Error::unavailable("could not start").because(error))?;
+        let pid = child.id().unwrap();
+        Ok(Process {
+            stdin: Box::new(child.stdin.take().unwrap()),
+            stdout: Box::new(child.stdout.take().unwrap()),
+            stderr: Box::new(child.stderr.take().unwrap()),
+            exit: Box::pin(async move {
+                use std::os::unix::process::ExitStatusExt;
+                let status = child.wait().await.map_err(|error| Error::failed("wait").because(error))?;
+                Ok(match status.code() {
+                    Some(code) => Exit::Code(code as u8),
+                    None => Exit::Signal(status.signal().unwrap() as u8),
+                })
+            }),
+            kill: Box::pin(async move {
+                let _ = std::process::Command::new("kill").arg("-9").arg(pid.to_string()).output();
+                Ok(())
+            }),
+        })
+    }
+
+    async fn probe(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn route(&self, port: u16) -> Result<Route> {
+        Ok(Route::Tcp { host: "127.0.0.1".into(), port })
+    }
+}
+
+/// Waits until `done` holds, and says what was last seen when it never does.
+pub(super) async fn until<T: std::fmt::Debug>(what: &str, mut look: impl AsyncFnMut() -> (bool, T)) {
+    let mut last = None;
+    for _ in 0..500 {
+        let (done, seen) = look().await;
+        if done {
+            return;
+        }
+        last = Some(seen);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{what}: last seen {last:?}");
+}
