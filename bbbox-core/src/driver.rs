@@ -23,13 +23,18 @@ use crate::{
 pub struct DriverDeps {
     /// The program's folder; a backend that keeps files keeps them below a folder of its own in it.
     pub data_dir: PathBuf,
+    /// Where what is slow to make may be kept for the next time; it may be deleted at any time.
+    pub cache_dir: PathBuf,
     /// Time and chance.
     pub env: Arc<dyn Env>,
 }
 
 impl fmt::Debug for DriverDeps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DriverDeps").field("data_dir", &self.data_dir).finish_non_exhaustive()
+        f.debug_struct("DriverDeps")
+            .field("data_dir", &self.data_dir)
+            .field("cache_dir", &self.cache_dir)
+            .finish_non_exhaustive()
     }
 }
 

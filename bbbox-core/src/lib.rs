@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 
 pub mod backend;
+pub mod boxes;
 pub mod capacity;
 pub mod config;
 pub mod display;
@@ -17,12 +18,18 @@ pub mod guest;
 pub mod id;
 pub mod journal;
 pub mod kind;
+mod life;
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub mod local;
+pub mod record;
+mod records;
+pub mod registry;
 pub mod route;
 pub mod run;
 pub mod size;
 pub mod store;
+pub mod sweep;
 pub mod transport;
+mod world;
 
 pub use error::{Effect, Error, ErrorKind, Result};

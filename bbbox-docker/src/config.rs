@@ -147,7 +147,8 @@ impl Settings for DockerConfig {
         }
     }
 
-    fn build(self, id: BackendId, _deps: &DriverDeps) -> CoreResult<Arc<dyn Backend>> {
+    fn build(mut self, id: BackendId, deps: &DriverDeps) -> CoreResult<Arc<dyn Backend>> {
+        self.cache.get_or_insert_with(|| deps.cache_dir.clone());
         Ok(Arc::new(crate::Docker::connect(id, self)?))
     }
 }

@@ -265,7 +265,11 @@ fn undescribed(schema: &Value, path: &str, bare: &mut Vec<String>) {
 
 #[test]
 fn a_driver_of_this_program_is_found_by_type_and_another_is_refused_with_the_types() {
-    let deps = DriverDeps { data_dir: "/nowhere".into(), env: Arc::new(crate::env::SystemEnv) };
+    let deps = DriverDeps {
+        data_dir: "/nowhere".into(),
+        cache_dir: "/nowhere".into(),
+        env: Arc::new(crate::env::SystemEnv),
+    };
     let mut entry = drivers().default_document().backends.remove(0);
     assert!(drivers().build(&entry, &deps).err().unwrap().to_string().contains("farm is only a form"));
     entry.backend_type = "barn".to_owned();

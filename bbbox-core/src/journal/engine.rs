@@ -179,6 +179,15 @@ impl Journal {
         self.inner.store.read(|c| summary::list(c, rest, [box_id.as_str()]))
     }
 
+    /// Every operation of a box that is still kept, oldest first.
+    ///
+    /// # Errors
+    /// `Unavailable` when the journal cannot be read.
+    pub fn history(&self, box_id: &BoxId) -> Result<Vec<Summary>> {
+        let rest = "WHERE n IN (SELECT operation FROM operation_boxes WHERE box = ?1) ORDER BY n";
+        self.inner.store.read(|c| summary::list(c, rest, [box_id.as_str()]))
+    }
+
     /// One operation, with its steps and undos.
     ///
     /// # Errors

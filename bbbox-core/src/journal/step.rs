@@ -105,6 +105,14 @@ impl<W> StepBuilder<W> {
         self
     }
 
+    /// Says that the step's effect can be read back at any time and that asking again changes nothing more, such as
+    /// turning a guest on. Its failure then leaves nothing unknown, and it does not bind the operation to go forward.
+    #[must_use = "a step does nothing until it is run"]
+    pub fn observable(mut self) -> Self {
+        self.free = true;
+        self
+    }
+
     /// How many runs may end in an error that may pass (`Unavailable`, `Busy`) before the step has failed; 8 unless
     /// this is called. Runs that a crash cut off do not count.
     #[must_use = "a step does nothing until it is run"]

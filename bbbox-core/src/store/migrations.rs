@@ -8,7 +8,11 @@ use rusqlite_migration::{M, Migrations};
 
 use crate::error::{Error, ErrorKind, Result};
 
-const ALL: &[M<'static>] = &[M::up(include_str!("migrations/001-journal.sql"))];
+const ALL: &[M<'static>] = &[
+    M::up(include_str!("migrations/001-journal.sql")),
+    M::up(include_str!("migrations/002-boxes.sql")),
+    M::up(include_str!("migrations/003-configuration.sql")),
+];
 
 /// Brings the database up to this program's shape.
 ///

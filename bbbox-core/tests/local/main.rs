@@ -34,7 +34,11 @@ fn a_configuration_says_every_problem() {
 fn unconfigured_it_keeps_its_guests_below_the_programs_folder() {
     let data = tempfile::tempdir().unwrap();
     let drivers = Drivers::new().with::<LocalConfig>();
-    let deps = DriverDeps { data_dir: data.path().to_owned(), env: Arc::new(SystemEnv) };
+    let deps = DriverDeps {
+        data_dir: data.path().to_owned(),
+        cache_dir: data.path().join("cache"),
+        env: Arc::new(SystemEnv),
+    };
     let backend = drivers.build(&drivers.default_document().backends[0], &deps).unwrap();
     assert_eq!(backend.id().as_str(), "local");
     assert!(data.path().join("local").is_dir());

@@ -1,0 +1,277 @@
+//! One box, as a caller holds it.
+
+use serde::Serialize;
+
+use super::{Boxes, Caller};
+use crate::{
+    embed::ThreadState,
+    error::{Error, Result},
+    guest::Power,
+    id::{BoxId, BoxName, OperationId, ThreadId},
+    journal::Summary,
+    kind::standard,
+    life::{self, Asked, Rename, Resize},
+    record::BoxRecord,
+    run::{JobSpec, RunResult, Session},
+    size::SizeChoice,
+    store::Logged,
+};
+
+/// One box. Cheap to clone; says nothing about whether the box still exists.
+#[derive(Clone, Debug)]
+pub struct BoxHandle {
+    boxes: Boxes,
+    id: BoxId,
+}
+
+/// A box as it is now.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Its record.
+    #[serde(flatten)]
+    pub record: BoxRecord,
+    /// What its provider says about its guest; `None` when it is gone or was never made.
+    pub power: Option<Power>,
+    /// Why the provider could not be asked.
+    pub power_trouble: Option<String>,
+    /// What is under way on it.
+    pub operations: Vec<Summary>,
+}
+
+impl BoxHandle {
+    pub(super) fn new(boxes: Boxes, id: BoxId) -> Self {
+        Self { boxes, id }
+    }
+
+    /// The box's ID.
+    #[must_use]
+    pub fn id(&self) -> &BoxId {
+        &self.id
+    }
+
+    /// The box's record.
+    ///
+    /// # Errors
+    /// `Gone` once it was released.
+    pub fn record(&self) -> Result<BoxRecord> {
+        self.boxes.record(&self.id)
+    }
+
+    /// The box's record, what its provider says now, and what is under way on it.
+    ///
+    /// # Errors
+    /// `Gone` once it was released.
+    pub async fn status(&self) -> Result<Status> {
+        let record = self.record()?;
+        let shared = &self.boxes.shared;
+        let (mut power, mut power_trouble) = (None, None);
+        if let Some(guest) = &record.guest {
+            let asked = match shared.world.backend_of(&record) {
+                Ok(backend) => backend.power(guest).await,
+                Err(error) => Err(error),
+            };
+            match asked {
+                Ok(now) => power = now,
+                Err(error) => power_trouble = Some(error.chain()),
+            }
+        }
+        let operations = shared.journal.live(&self.id)?;
+        Ok(Status { record, power, power_trouble, operations })
+    }
+
+    /// A session for commands, jobs and files in the box. It never starts a stopped box.
+    ///
+    /// # Errors
+    /// `Gone` when the box is not there, `Refused` when it is not ready.
+    pub fn session(&self) -> Result<Session> {
+        let record = self.record()?;
+        self.boxes.shared.world.session(&record)
+    }
+
+    /// Runs a command in the box and waits for it: 270 seconds, then it goes on as a job.
+    ///
+    /// # Errors
+    /// As [`Self::session`], and `Unavailable` when the box does not answer. A command that fails is no error.
+    pub async fn run(&self, job: JobSpec) -> Result<RunResult> {
+        let session = self.session()?;
+        let result = session.run(&job, crate::run::DEFAULT_WAIT).await;
+        if let Err(error) = &result {
+            self.boxes.shared.world.note_unanswered(&self.id, error);
+        }
+        result
+    }
+
+    /// Starts the box and waits until its commands answer.
+    ///
+    /// # Errors
+    /// `NoCapacity`, `Gone`, `Refused` where its provider cannot, `Unavailable`, `Failed`.
+    pub async fn start(&self) -> Result<()> {
+        let operation = self.begin_start()?;
+        self.boxes.wait(&operation).await
+    }
+
+    /// Begins to start the box.
+    ///
+    /// # Errors
+    /// As [`Self::start`], as far as it is known at once.
+    pub fn begin_start(&self) -> Result<OperationId> {
+        self.may_change()?;
+        life::begin_start(
+            &self.boxes.shared.journal,
+            &self.boxes.shared.world,
+            &self.id,
+            &self.asked(),
+            false,
+        )
+    }
+
+    /// Stops the box and keeps its disk.
+    ///
+    /// # Errors
+    /// `Refused` while a thread works on it, unless `force`; else as [`Self::start`].
+    pub async fn stop(&self, force: bool) -> Result<()> {
+        let operation = self.begin_stop(force).await?;
+        self.boxes.wait(&operation).await
+    }
+
+    /// Begins to stop the box.
+    ///
+    /// # Errors
+    /// As [`Self::stop`], as far as it is known at once.
+    pub async fn begin_stop(&self, force: bool) -> Result<OperationId> {
+        self.may_end("stopped", force).await?;
+        life::begin_stop(&self.boxes.shared.journal, &self.boxes.shared.world, &self.id, &self.asked())
+    }
+
+    /// Releases the box: its guest and all it keeps are deleted.
+    ///
+    /// # Errors
+    /// `Refused` while a thread works on it, unless `force`; else what its provider says. The box is then still
+    /// there as `releasing`, and the sweep tries again.
+    pub async fn release(&self, force: bool) -> Result<()> {
+        let operation = self.begin_release(force).await?;
+        self.boxes.wait(&operation).await
+    }
+
+    /// Begins to release the box.
+    ///
+    /// # Errors
+    /// As [`Self::release`], as far as it is known at once.
+    pub async fn begin_release(&self, force: bool) -> Result<OperationId> {
+        self.may_end("released", force).await?;
+        life::begin_release(&self.boxes.shared.journal, &self.boxes.shared.world, &self.id, &self.asked())
+    }
+
+    /// Gives the box another size.
+    ///
+    /// # Errors
+    /// `Invalid` for a size its kind does not allow, `NoCapacity`, `Refused` where its provider cannot.
+    pub async fn resize(&self, size: &SizeChoice) -> Result<()> {
+        self.may_change()?;
+        let record = self.record()?;
+        let kind = standard(&record.kind)
+            .ok_or_else(|| Error::invalid(format!("there is no kind {}", record.kind)))?;
+        let mut size =
+            self.boxes.shared.settings.document().sizes(&record.kind).resolve(Some(size), kind.os)?;
+        size.disk_mib = size.disk_mib.or(record.size.disk_mib);
+        let asked = self.asked();
+        let resize = Resize { box_id: self.id.clone(), size, by: asked.by.clone() };
+        let operation =
+            life::begin_resize(&self.boxes.shared.journal, &self.boxes.shared.world, &resize, &asked)?;
+        self.boxes.wait(&operation).await
+    }
+
+    /// Gives the box another name, at its provider too.
+    ///
+    /// # Errors
+    /// `Busy` when another box has the name.
+    pub async fn rename(&self, name: BoxName) -> Result<()> {
+        let record = self.record()?;
+        self.relabel(name, record.thread).await
+    }
+
+    /// Hands the box to another thread, or to none.
+    ///
+    /// # Errors
+    /// `Refused` for an agent: only a person hands boxes on.
+    pub async fn hand_to(&self, thread: Option<ThreadId>) -> Result<()> {
+        if matches!(self.boxes.caller, Caller::Thread(_)) {
+            return Err(
+                Error::refused("an agent cannot hand its box to another thread").fix("ask the person")
+            );
+        }
+        let record = self.record()?;
+        self.relabel(record.name, thread).await
+    }
+
+    async fn relabel(&self, name: BoxName, thread: Option<ThreadId>) -> Result<()> {
+        self.may_change()?;
+        let asked = self.asked();
+        let rename = Rename { box_id: self.id.clone(), name, thread, by: asked.by.clone() };
+        let operation =
+            life::begin_rename(&self.boxes.shared.journal, &self.boxes.shared.world, &rename, &asked)?;
+        self.boxes.wait(&operation).await
+    }
+
+    /// Forgets a box whose backend is no longer configured. Nothing is deleted anywhere.
+    ///
+    /// # Errors
+    /// `Refused` while its backend is configured.
+    pub async fn forget(&self) -> Result<()> {
+        self.may_change()?;
+        let shared = &self.boxes.shared;
+        let operation = life::begin_forget(&shared.journal, &shared.world, &self.id, &self.asked())?;
+        self.boxes.wait(&operation).await
+    }
+
+    /// Reads how the guest really is and makes the record say so.
+    ///
+    /// # Errors
+    /// `Unavailable` when its provider does not answer.
+    pub async fn check(&self) -> Result<()> {
+        self.may_change()?;
+        let shared = &self.boxes.shared;
+        let operation = life::begin_check(&shared.journal, &shared.world, &self.id, &self.asked())?;
+        self.boxes.wait(&operation).await
+    }
+
+    /// What happened to the box, oldest first; the newest `most` events.
+    ///
+    /// # Errors
+    /// `Failed` when the box log cannot be read.
+    pub fn log(&self, most: usize) -> Result<Vec<Logged>> {
+        self.boxes.shared.world.store.box_log().read(&self.id, None, most)
+    }
+
+    fn asked(&self) -> Asked {
+        Asked { by: self.boxes.caller.words(), request: None }
+    }
+
+    fn may_change(&self) -> Result<()> {
+        self.boxes.may_change()?;
+        self.record().map(drop)
+    }
+
+    /// A box that a thread is working on is ended only by that thread, or when forced.
+    async fn may_end(&self, how: &str, force: bool) -> Result<()> {
+        self.may_change()?;
+        let record = self.record()?;
+        let Some(thread) = &record.thread else { return Ok(()) };
+        if force || self.boxes.caller == Caller::Thread(thread.clone()) {
+            return Ok(());
+        }
+        match self.boxes.shared.world.embedder.thread(thread).await {
+            Ok(ThreadState::Working) => {
+                Err(Error::refused(format!("thread {thread} is working on box {}", record.name)).fix(
+                    format!("wait until it is done, or force it: the box is {how} under its hands then"),
+                ))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => {
+                Err(Error::unavailable(format!("it is not known whether thread {thread} is working"))
+                    .because(error)
+                    .fix("try again, or force it"))
+            }
+        }
+    }
+}

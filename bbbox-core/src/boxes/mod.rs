@@ -1,0 +1,204 @@
+//! The public face: acquire boxes, find them, and keep the install in order.
+//!
+//! [`Boxes`] is the whole of bb-box in one value. It is cheap to clone. A view for a thread ([`Boxes::for_thread`])
+//! sees that thread's boxes only: another thread's box is as if it did not exist.
+
+mod build;
+mod caller;
+mod handle;
+mod kinds;
+mod request;
+mod settings;
+
+use std::sync::Arc;
+
+pub use build::Builder;
+pub use caller::Caller;
+pub use handle::{BoxHandle, Status};
+pub use kinds::{KindOffer, KindView, Kinds};
+pub use request::Acquire;
+
+use crate::{
+    error::{Error, Result},
+    id::{BoxId, InstallId, OperationId, ThreadId},
+    journal::{Event, Journal, Summary},
+    life,
+    record::BoxRecord,
+    records,
+    sweep::{self, Report},
+    world::{World, no_such_box},
+};
+
+/// Boxes of one install: acquire them, find them, keep them in order.
+#[derive(Clone)]
+pub struct Boxes {
+    shared: Arc<Shared>,
+    caller: Caller,
+}
+
+/// What every view shares.
+struct Shared {
+    world: Arc<World>,
+    journal: Arc<Journal>,
+    /// Whether the folder is open for reading only.
+    reading: bool,
+    settings: build::SettingsInUse,
+    /// Ends the upkeep in the background with the last view.
+    _upkeep: Option<tokio_util::task::AbortOnDropHandle<()>>,
+}
+
+impl std::fmt::Debug for Boxes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Boxes of {} ({})", self.install_id(), self.caller.words())
+    }
+}
+
+impl Boxes {
+    /// Begins to put an install together.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// The same boxes, as `thread` may see them.
+    #[must_use]
+    pub fn for_thread(&self, thread: ThreadId) -> Self {
+        Self { shared: Arc::clone(&self.shared), caller: Caller::Thread(thread) }
+    }
+
+    /// Acquires a box and waits until its commands answer.
+    ///
+    /// Dropping the future does not end the acquire: it goes on, and the box is found by [`Self::list`]. Take it
+    /// back with [`Self::cancel`].
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown kind, size, provider or name; `NoCapacity` with every provider's words when none has
+    /// room; `Unavailable`, `Failed`. Nothing is left behind then.
+    pub async fn acquire(&self, acquire: Acquire) -> Result<BoxHandle> {
+        let (operation, handle) = self.begin_acquire(acquire)?;
+        self.wait(&operation).await?;
+        Ok(handle)
+    }
+
+    /// Begins to acquire a box, for callers that show progress: see [`Self::events`] and [`Self::wait`].
+    ///
+    /// # Errors
+    /// As [`Self::acquire`], as far as it is known at once.
+    pub fn begin_acquire(&self, acquire: Acquire) -> Result<(OperationId, BoxHandle)> {
+        self.may_change()?;
+        let request::Resolved { order, record, asked, same } = request::resolve(self, acquire)?;
+        let (journal, world) = (&self.shared.journal, &self.shared.world);
+        let id = life::begin_acquire(journal, world, &order, &record, &asked, same)?;
+        // A request that was said before has its box already.
+        let first = journal.show(&id)?.and_then(|operation| operation.boxes.into_iter().next());
+        Ok((id, BoxHandle::new(self.clone(), first.unwrap_or(order.box_id))))
+    }
+
+    /// Waits for an operation's end.
+    ///
+    /// # Errors
+    /// The operation's own.
+    pub async fn wait(&self, operation: &OperationId) -> Result<()> {
+        self.shared.journal.wait(operation).await.map(drop)
+    }
+
+    /// Asks for an operation to be taken back; whether that is still possible.
+    ///
+    /// # Errors
+    /// `Gone` for an operation that is not there.
+    pub fn cancel(&self, operation: &OperationId) -> Result<bool> {
+        self.may_change()?;
+        self.shared.journal.cancel(operation)
+    }
+
+    /// What operations do, as they do it.
+    #[must_use]
+    pub fn events(&self) -> tokio::sync::broadcast::Receiver<Event> {
+        self.shared.journal.subscribe()
+    }
+
+    /// The newest operations, newest first.
+    ///
+    /// # Errors
+    /// `Failed` when the store cannot be read.
+    pub fn operations(&self, most: usize) -> Result<Vec<Summary>> {
+        self.shared.journal.recent(most)
+    }
+
+    /// Every box that the caller may see, oldest first.
+    ///
+    /// # Errors
+    /// `Failed` when the store cannot be read.
+    pub fn list(&self) -> Result<Vec<BoxRecord>> {
+        let mut records = self.shared.world.store.read(records::all)?;
+        records.retain(|r| self.caller.may_see(r));
+        Ok(records)
+    }
+
+    /// The box that `word` names, by its ID or its name.
+    ///
+    /// # Errors
+    /// `Gone` when there is none, or it is another thread's.
+    pub fn get(&self, word: &str) -> Result<BoxHandle> {
+        let record = self.shared.world.store.read(|tx| records::find(tx, word))?;
+        match record {
+            Some(record) if self.caller.may_see(&record) => Ok(BoxHandle::new(self.clone(), record.id)),
+            _ => Err(no_such_box(word)),
+        }
+    }
+
+    /// The kinds that are offered, with their sizes and who offers them.
+    pub async fn kinds(&self) -> Kinds {
+        kinds::view(&self.shared).await
+    }
+
+    /// Looks at every guest and record once and mends what differs.
+    ///
+    /// # Errors
+    /// `Failed` when the store cannot be used. What could not be seen stands in the report.
+    pub async fn sweep(&self) -> Result<Report> {
+        self.may_change()?;
+        sweep::run(&self.shared.world, &self.shared.journal).await
+    }
+
+    /// This install's ID: it is on every guest it makes.
+    #[must_use]
+    pub fn install_id(&self) -> InstallId {
+        self.shared.world.install()
+    }
+
+    /// Takes another install ID, as when the old store was lost: the next sweep takes that install's guests back.
+    ///
+    /// # Errors
+    /// `Refused` while there are boxes under the present ID.
+    pub fn set_install_id(&self, id: &InstallId) -> Result<()> {
+        self.may_change()?;
+        if *id == self.install_id() {
+            return Ok(());
+        }
+        if let Some(record) = self.shared.world.store.read(records::all)?.first() {
+            return Err(Error::refused(format!("box {} belongs to this install", record.name))
+                .fix("release this install's boxes first: under another ID nobody would find their guests"));
+        }
+        self.shared.world.set_install(id)
+    }
+
+    /// Waits until no operation is under way.
+    pub async fn idle(&self) {
+        self.shared.journal.idle().await;
+    }
+
+    /// Refuses changes where the data folder is open for reading only.
+    fn may_change(&self) -> Result<()> {
+        if self.shared.reading {
+            return Err(Error::refused("the data folder is open for reading only")
+                .fix("open it as its owner to change anything"));
+        }
+        Ok(())
+    }
+
+    fn record(&self, id: &BoxId) -> Result<BoxRecord> {
+        let record = self.shared.world.record(id)?;
+        if self.caller.may_see(&record) { Ok(record) } else { Err(no_such_box(id.as_str())) }
+    }
+}

@@ -1,0 +1,135 @@
+//! A request for a box: what a caller may say, and what it means.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Boxes, Caller};
+use crate::{
+    error::{Error, Result},
+    id::{BoxId, BoxName, RequestId, ThreadId},
+    kind::{Wanted, standard},
+    life::{self, Asked},
+    record::{BoxRecord, BoxState},
+    registry::Ask,
+    size::SizeChoice,
+};
+
+/// A request for a box.
+#[derive(Clone, Debug)]
+pub struct Acquire {
+    kind: String,
+    size: Option<SizeChoice>,
+    on: Vec<String>,
+    name: Option<BoxName>,
+    thread: Option<ThreadId>,
+    request: Option<RequestId>,
+}
+
+impl Acquire {
+    /// A box of `kind`, or of what an alias such as `linux-docker` stands for.
+    pub fn kind(kind: impl Into<String>) -> Self {
+        Self { kind: kind.into(), size: None, on: Vec::new(), name: None, thread: None, request: None }
+    }
+
+    /// Its size; the kind's default otherwise.
+    #[must_use]
+    pub fn size(mut self, size: SizeChoice) -> Self {
+        self.size = Some(size);
+        self
+    }
+
+    /// A provider to try, by backend ID or a host's name. Said more than once, the first with room takes it; others
+    /// are never tried.
+    #[must_use]
+    pub fn on(mut self, provider: impl Into<String>) -> Self {
+        self.on.push(provider.into());
+        self
+    }
+
+    /// Its name; one is made up otherwise.
+    #[must_use]
+    pub fn name(mut self, name: BoxName) -> Self {
+        self.name = Some(name);
+        self
+    }
+
+    /// The thread that has it. An agent's boxes are always its own thread's.
+    #[must_use]
+    pub fn thread(mut self, thread: ThreadId) -> Self {
+        self.thread = Some(thread);
+        self
+    }
+
+    /// The caller's own ID: the same request said again is the same box.
+    #[must_use]
+    pub fn request(mut self, request: RequestId) -> Self {
+        self.request = Some(request);
+        self
+    }
+}
+
+/// What a request means here and now.
+pub(super) struct Resolved {
+    pub(super) order: life::Acquire,
+    pub(super) record: BoxRecord,
+    pub(super) asked: Asked,
+    /// What the caller asked, without what was drawn or made up for it.
+    pub(super) same: Value,
+}
+
+/// What `acquire` means here and now.
+pub(super) fn resolve(boxes: &Boxes, acquire: Acquire) -> Result<Resolved> {
+    let world = &boxes.shared.world;
+    let wanted = Wanted::parse(&acquire.kind)?;
+    let kind =
+        standard(&wanted.kind).ok_or_else(|| Error::invalid(format!("there is no kind {}", wanted.kind)))?;
+    let document = boxes.shared.settings.document();
+    if !document.kind_on(&wanted.kind) {
+        return Err(Error::refused(format!("the kind {} is switched off", wanted.kind))
+            .fix("switch it on in the configuration's `kinds`, or use another kind"));
+    }
+    let size = document.sizes(&wanted.kind).resolve(acquire.size.as_ref(), kind.os)?;
+    let thread = match (&boxes.caller, acquire.thread) {
+        (Caller::Thread(own), Some(other)) if *own != other => {
+            return Err(Error::refused("an agent's box is its own thread's").fix("leave the thread out"));
+        }
+        (Caller::Thread(own), _) => Some(own.clone()),
+        (_, thread) => thread,
+    };
+    let box_id = BoxId::draw(|| world.env.random());
+    let same =
+        json!({ "wanted": wanted, "size": size, "on": acquire.on, "name": acquire.name, "thread": thread });
+    let name = match acquire.name {
+        Some(name) => name,
+        None => world.store.read(|tx| world.spare_name(tx, &wanted.kind))?,
+    };
+    let asked = Asked { by: boxes.caller.words(), request: acquire.request };
+    let ask = Ask { wanted, size, on: acquire.on };
+    let record = record(&box_id, name, thread, &ask, world.env.now());
+    let order = life::Acquire { box_id, ask, by: asked.by.clone() };
+    Ok(Resolved { order, record, asked, same })
+}
+
+fn record(id: &BoxId, name: BoxName, thread: Option<ThreadId>, ask: &Ask, made: Timestamp) -> BoxRecord {
+    BoxRecord {
+        id: id.clone(),
+        name,
+        thread,
+        kind: ask.wanted.kind.clone(),
+        features: ask.wanted.features.clone(),
+        size: ask.size,
+        resize_to: None,
+        state: BoxState::Requested,
+        backend: None,
+        host: None,
+        guest: None,
+        capabilities: None,
+        made,
+        ready_by: None,
+        timings: Vec::new(),
+        trouble: None,
+        started_again: None,
+        thread_ended: None,
+        unanswered: None,
+    }
+}

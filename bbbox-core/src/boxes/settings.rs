@@ -1,0 +1,38 @@
+//! The configuration through [`Boxes`]: show, check, apply.
+
+use super::Boxes;
+use crate::{
+    config::{self, Change, Draft, Stored},
+    driver::Drivers,
+    error::Result,
+};
+
+impl Boxes {
+    /// The types of backends that this program has, for checking documents against.
+    #[must_use]
+    pub fn drivers(&self) -> &Drivers {
+        &self.shared.settings.drivers
+    }
+
+    /// The configuration that holds, with its revision.
+    ///
+    /// # Errors
+    /// `Failed` when the store cannot be read.
+    pub fn configuration(&self) -> Result<Stored> {
+        self.shared.world.store.read(|db| config::load(db, self.drivers()))
+    }
+
+    /// Puts a checked document in place of the one that holds.
+    ///
+    /// # Errors
+    /// `Busy` when it was changed since the draft's revision; nothing changes then.
+    pub fn configure(&self, draft: &Draft) -> Result<Stored> {
+        self.may_change()?;
+        let change = Change { at: self.shared.world.env.now(), by: self.caller.words() };
+        let stored =
+            self.shared.world.store.write(|db| config::save_if(db, draft, &change, self.drivers()))?;
+        self.shared.settings.set_document(stored.document.clone());
+        self.shared.world.set_registry(self.shared.settings.registry()?);
+        Ok(stored)
+    }
+}

@@ -1,0 +1,234 @@
+//! Acquire: choose where a box goes, make its guest, wait until its commands answer.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use rusqlite::Connection;
+use serde::{Deserialize, Serialize};
+
+use super::{Asked, Opening, ready, release};
+use crate::{
+    backend::{AcquireHooks, Earlier, Order},
+    error::{Error, ErrorKind, Result},
+    guest::Guest,
+    id::{BackendId, BoxId, OperationId},
+    journal::{Attempt, Context, Ended, Halt, Journal, JournalBuilder, State},
+    record::{BoxRecord, BoxState},
+    records,
+    registry::{Ask, Placement, Registry},
+    world::World,
+};
+
+pub(super) const KIND: &str = "acquire";
+
+/// What an acquire is given.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Acquire {
+    #[serde(rename = "box")]
+    pub(crate) box_id: BoxId,
+    pub(crate) ask: Ask,
+    pub(crate) by: String,
+}
+
+/// Writes `record` and begins to make its box.
+pub(crate) fn begin(
+    journal: &Journal,
+    world: &World,
+    acquire: &Acquire,
+    record: &BoxRecord,
+    asked: &Asked,
+    same: serde_json::Value,
+) -> Result<OperationId> {
+    let opening = Opening { same: Some(same), ..Opening::new(KIND, &acquire.box_id, asked, acquire) };
+    super::begin(journal, opening, |tx, _| {
+        records::take_name(tx, &record.name, &record.id)?;
+        records::put(tx, record)?;
+        world.note(&record.id, "acquire-asked", &asked.by, format!("{}, {}", record.kind, record.size));
+        Ok(())
+    })
+}
+
+pub(super) fn register(builder: JournalBuilder, world: &Arc<World>) -> JournalBuilder {
+    let (run, undo) = (Arc::clone(world), Arc::clone(world));
+    builder.operation(KIND, 1, move |cx, args| acquire(cx, Arc::clone(&run), args)).undo(
+        "release-guest",
+        move |_, box_id: BoxId| {
+            let world = Arc::clone(&undo);
+            async move { release_guest(&world, &box_id).await }
+        },
+    )
+}
+
+async fn acquire(cx: Context, world: Arc<World>, args: Acquire) -> Result<(), Halt> {
+    let mut passed_over: Vec<(BackendId, String)> = Vec::new();
+    loop {
+        let placement = place(&cx, &world, &args, &passed_over).await?;
+        match make(&cx, &world, &args, &placement).await {
+            Err(halt) if halt.error().is_some_and(|e| e.kind() == ErrorKind::NoCapacity) => {
+                let full = halt.error().map(Error::chain).unwrap_or_default();
+                cx.step("unmake")
+                    .undo("release-guest", &args.box_id)
+                    .run(async |_| release_guest(&world, &args.box_id).await)
+                    .await?;
+                passed_over.push((placement.backend, full));
+            }
+            other => break other?,
+        }
+    }
+    cx.look("ready")
+        .run(async |at| {
+            let record = world.record(&args.box_id)?;
+            let by = deadline(&world, &record, Duration::from_secs(10));
+            ready::wait(&world, &args.box_id, &at, by).await
+        })
+        .await?;
+    cx.write("publish", |tx| {
+        records::change(tx, &args.box_id, |r| {
+            r.state = BoxState::Ready;
+            r.ready_by = None;
+            r.trouble = None;
+        })
+        .map(drop)
+    })
+    .await?;
+    world.note(&args.box_id, "ready", &args.by, "commands answer");
+    Ok(())
+}
+
+/// Chooses the backend and host, and reserves the room in the same transaction.
+async fn place(
+    cx: &Context,
+    world: &World,
+    args: &Acquire,
+    passed_over: &[(BackendId, String)],
+) -> Result<Placement, Halt> {
+    // A refusal is a decision too: whoever asked hears at once that nothing has room or answers.
+    let placed: Result<Placement> = cx
+        .decide(
+            "place",
+            async |_| Ok(world.registry().survey(&args.ask, &world.install()).await),
+            |tx, survey| {
+                let chosen = survey.and_then(|survey| {
+                    Registry::choose(tx, &args.box_id, args.ask.size, survey, passed_over)
+                });
+                let placement = match chosen {
+                    Ok(placement) => placement,
+                    Err(refused) => return Ok(Err(refused)),
+                };
+                let ready_by = world.env.now() + placement.ready_timeout;
+                records::change(tx, &args.box_id, |r| {
+                    r.state = BoxState::Acquiring;
+                    r.backend = Some(placement.backend.clone());
+                    r.host.clone_from(&placement.host);
+                    r.capabilities = Some(placement.capabilities.clone());
+                    r.ready_by = Some(ready_by);
+                    r.guest = None;
+                })?;
+                Ok(Ok(placement))
+            },
+        )
+        .await?;
+    Ok(placed?)
+}
+
+/// Has the backend make the guest.
+async fn make(cx: &Context, world: &Arc<World>, args: &Acquire, placement: &Placement) -> Result<(), Halt> {
+    cx.progress(&format!("making it on {}", placement.backend), None);
+    cx.step("make")
+        .undo("release-guest", &args.box_id)
+        .record(|tx, guest: &Guest| {
+            records::change(tx, &args.box_id, |r| {
+                r.guest = Some(guest.clone());
+                r.state = BoxState::Starting;
+            })
+            .map(drop)
+        })
+        .run(async |at| {
+            let record = world.record(&args.box_id)?;
+            let backend = world.backend_of(&record)?;
+            // Its own, so that running out of time does not cancel the operation.
+            let cancel = at.cancel_token().child_token();
+            let order = Order {
+                owner: record.owner(&world.install()),
+                size: record.size,
+                host: placement.host.clone(),
+                features: args.ask.wanted.features.clone(),
+                earlier: Earlier { guest: record.guest.clone(), task: at.task.clone(), tries: at.tries },
+                cancel: cancel.clone(),
+            };
+            let hooks = Hooks { world: Arc::clone(world), at: at.clone(), box_id: args.box_id.clone() };
+            let deadline = deadline(world, &record, placement.ready_timeout);
+            match world.until(deadline, &cancel, backend.acquire(&order, &hooks)).await? {
+                Some(guest) => Ok(guest),
+                None => Err(ready::too_slow(world, &args.box_id, "it was being made")),
+            }
+        })
+        .await
+        .map(drop)
+}
+
+/// By when the box must answer: a restart of this process gives it its time anew.
+fn deadline(world: &World, record: &BoxRecord, ready_timeout: Duration) -> Timestamp {
+    record.ready_by.unwrap_or_else(|| world.env.now()).max(world.opened + ready_timeout)
+}
+
+/// Releases what an acquire claimed, if it claimed anything.
+pub(super) async fn release_guest(world: &World, box_id: &BoxId) -> Result<()> {
+    let Some(record) = world.find(box_id)? else { return Ok(()) };
+    let Some(guest) = &record.guest else { return Ok(()) };
+    world.runners.close(box_id);
+    world.backend_of(&record)?.release(guest, &release::Quiet).await.map(drop)
+}
+
+/// The hooks that a backend is given: they write to the box's record.
+struct Hooks {
+    world: Arc<World>,
+    at: Attempt,
+    box_id: BoxId,
+}
+
+#[async_trait]
+impl AcquireHooks for Hooks {
+    async fn claim(&self, guest: &Guest) -> Result<()> {
+        let changed =
+            self.at.write(|tx| records::change(tx, &self.box_id, |r| r.guest = Some(guest.clone()))).await?;
+        // Without a record nobody would ever release what is made now.
+        changed.map(drop).ok_or_else(|| crate::world::no_such_box(self.box_id.as_str()))
+    }
+
+    async fn task(&self, reference: &str) -> Result<()> {
+        self.at.save_task(reference).await
+    }
+
+    fn timing(&self, step: &str, took: Duration) {
+        ready::note_timing(&self.world, &self.box_id, step, took);
+    }
+
+    fn progress(&self, text: &str, fraction: Option<f64>) {
+        self.at.progress(text, fraction);
+    }
+}
+
+/// A box that was not made leaves no record, unless what was claimed could not be taken back.
+pub(super) fn ended(world: &World, tx: &Connection, ended: &Ended) -> Result<()> {
+    let args: Acquire = super::args(ended)?;
+    let why = super::trouble(ended).unwrap_or_default();
+    match ended.state {
+        State::Failed | State::Cancelled => {
+            records::delete(tx, &args.box_id)?;
+            let words = if ended.state == State::Cancelled { "taken back".to_owned() } else { why };
+            world.note(&args.box_id, "acquire-failed", "by bb-box", words);
+        }
+        State::Unknown => {
+            // The sweep releases it: nobody waits for this box any more.
+            records::change(tx, &args.box_id, |r| {
+                r.state = BoxState::Releasing;
+                r.trouble = Some(why.clone());
+            })?;
+            world.note(&args.box_id, "acquire-failed", "by bb-box", why);
+        }
+        _ => {}
+    }
+    Ok(())
+}

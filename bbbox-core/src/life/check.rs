@@ -1,0 +1,105 @@
+//! Check: read how a box's guest really is, and make the record say so.
+//!
+//! It settles what an operation left unknown, and it is what *check now* does.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Asked, Opening};
+use crate::{
+    error::Result,
+    guest::{Power, StopCause},
+    id::{BoxId, OperationId},
+    journal::{Context, Halt, Journal, JournalBuilder},
+    record::{BoxRecord, BoxState},
+    records,
+    world::World,
+};
+
+pub(super) const KIND: &str = "check";
+
+/// What a check is given.
+#[derive(Debug, Serialize, Deserialize)]
+struct Check {
+    #[serde(rename = "box")]
+    box_id: BoxId,
+}
+
+/// What a check saw.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
+    power: Option<Power>,
+    cause: Option<StopCause>,
+}
+
+/// Begins to check `box_id`.
+pub(crate) fn begin(journal: &Journal, world: &World, box_id: &BoxId, asked: &Asked) -> Result<OperationId> {
+    world.record(box_id)?;
+    let args = Check { box_id: box_id.clone() };
+    let opening = Opening::new(KIND, box_id, asked, &args).over_unknown();
+    super::begin(journal, opening, |_, _| Ok(()))
+}
+
+pub(super) fn register(builder: JournalBuilder, world: &Arc<World>) -> JournalBuilder {
+    let world = Arc::clone(world);
+    builder.operation(KIND, 1, move |cx, args| check(cx, Arc::clone(&world), args))
+}
+
+async fn check(cx: Context, world: Arc<World>, args: Check) -> Result<(), Halt> {
+    let id = &args.box_id;
+    let event = cx
+        .decide(
+            "look",
+            async |_| {
+                let Some(record) = world.find(id)? else { return Ok(None) };
+                let Some(guest) = &record.guest else { return Ok(None) };
+                let backend = world.backend_of(&record)?;
+                let power = backend.power(guest).await?;
+                let cause = match (power, backend.switch()) {
+                    (Some(Power::Stopped), Some(switch)) if record.state == BoxState::Ready => {
+                        switch.stopped(guest).await?
+                    }
+                    _ => None,
+                };
+                Ok(Some(Seen { power, cause }))
+            },
+            |tx, seen| {
+                let (Some(record), Some(seen)) = (records::get(tx, id)?, seen) else { return Ok(None) };
+                let Some((state, event, words)) = verdict(&record, &seen) else { return Ok(None) };
+                records::change(tx, id, |r| {
+                    r.state = state;
+                    r.resize_to = None;
+                    r.trouble =
+                        (state == BoxState::Gone || event == "stopped-by-itself").then(|| words.clone());
+                })?;
+                Ok(Some((event.to_owned(), words)))
+            },
+        )
+        .await?;
+    if let Some((event, words)) = event {
+        let event = EVENTS.iter().find(|e| **e == event).copied().unwrap_or("seen");
+        world.note(id, event, "by bb-box", words);
+    }
+    Ok(())
+}
+
+const EVENTS: &[&str] = &["gone", "stopped-by-itself", "seen-stopped", "seen-running"];
+
+/// What the record should say instead, with the event and the words for it; `None` when it is right.
+fn verdict(record: &BoxRecord, seen: &Seen) -> Option<(BoxState, &'static str, String)> {
+    match (record.state, seen.power) {
+        // What is gone stays gone, and what is being given back is the release's to settle.
+        (BoxState::Gone | BoxState::Releasing | BoxState::Requested, _) | (_, Some(Power::Unknown)) => None,
+        (_, None) => Some((BoxState::Gone, "gone", "its guest was deleted outside bb-box".to_owned())),
+        (BoxState::Ready, Some(Power::Stopped)) => {
+            let words = seen.cause.as_ref().map_or("it stopped by itself", |c| c.words.as_str());
+            Some((BoxState::Stopped, "stopped-by-itself", words.to_owned()))
+        }
+        (BoxState::Ready, Some(Power::Running)) | (BoxState::Stopped, Some(Power::Stopped)) => None,
+        (_, Some(Power::Running)) => Some((BoxState::Ready, "seen-running", "its guest runs".to_owned())),
+        (_, Some(Power::Stopped)) => {
+            Some((BoxState::Stopped, "seen-stopped", "its guest is stopped".to_owned()))
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! A box's life as journalled operations: one file for each.
+//!
+//! Each operation has an argument type, a `begin` that writes the record's change in the transaction that begins
+//! it, the function that the journal runs (and runs again after a restart), and what its ending means for the
+//! record. What a provider is asked stands in steps; what is recorded stands in the same transactions as they do.
+
+mod acquire;
+mod adopt;
+mod check;
+mod forget;
+mod power;
+mod ready;
+mod release;
+mod rename;
+mod resize;
+
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use serde::{Serialize, de::DeserializeOwned};
+
+pub(crate) use acquire::{Acquire, begin as begin_acquire};
+pub(crate) use adopt::{Adopt, Stray, begin_adopt, begin_stray};
+pub(crate) use check::begin as begin_check;
+pub(crate) use forget::begin as begin_forget;
+pub(crate) use power::{begin_start, begin_stop};
+pub(crate) use release::begin as begin_release;
+pub(crate) use rename::{Rename, begin as begin_rename};
+pub(crate) use resize::{Resize, begin as begin_resize};
+
+use crate::{
+    env::Env,
+    error::{Error, Result},
+    id::{BoxId, OperationId, RequestId},
+    journal::{Begin, Ended, Journal, State, Summary},
+    record::BoxRecord,
+    records,
+    store::Store,
+    world::World,
+};
+
+/// The journal over `store`, with every operation of a box's life.
+pub(crate) fn journal(store: Arc<Store>, env: Arc<dyn Env>, world: &Arc<World>) -> Arc<Journal> {
+    let mut builder = Journal::builder(store, env);
+    for register in [
+        acquire::register,
+        adopt::register,
+        check::register,
+        forget::register,
+        power::register,
+        release::register,
+        rename::register,
+        resize::register,
+    ] {
+        builder = register(builder, world);
+    }
+    let noted = Arc::clone(world);
+    builder.on_end(move |tx, ended| on_end(&noted, tx, ended)).build()
+}
+
+/// What an operation's end means for its box: written in the transaction that ends it.
+fn on_end(world: &World, tx: &Connection, ended: &Ended) -> Result<()> {
+    match ended.kind.as_str() {
+        acquire::KIND => acquire::ended(world, tx, ended),
+        release::KIND => release::ended(world, tx, ended),
+        power::START | power::STOP => power::ended(world, tx, ended),
+        resize::KIND => resize::ended(world, tx, ended),
+        rename::KIND => rename::ended(world, tx, ended),
+        _ => Ok(()),
+    }
+}
+
+/// Who asks for an operation, and under which request ID.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// In words for people, such as `by you`.
+    pub(crate) by: String,
+    /// The caller's own ID for it.
+    pub(crate) request: Option<RequestId>,
+}
+
+/// What begins an operation on one box.
+struct Opening<'a, A> {
+    kind: &'static str,
+    box_id: &'a BoxId,
+    asked: &'a Asked,
+    args: &'a A,
+    /// What a repeat of the request must ask again to be the same; `None`: the arguments.
+    same: Option<serde_json::Value>,
+    /// Whether it takes the box over from an operation whose outcome is unknown.
+    over_unknown: bool,
+}
+
+impl<'a, A> Opening<'a, A> {
+    fn new(kind: &'static str, box_id: &'a BoxId, asked: &'a Asked, args: &'a A) -> Self {
+        Self { kind, box_id, asked, args, same: None, over_unknown: false }
+    }
+
+    /// Takes the box over from an operation whose outcome is unknown.
+    fn over_unknown(mut self) -> Self {
+        self.over_unknown = true;
+        self
+    }
+}
+
+/// Begins an operation on one box; `also` changes the record in the same transaction.
+fn begin<A: Serialize>(
+    journal: &Journal,
+    opening: Opening<'_, A>,
+    also: impl FnOnce(&Connection, &OperationId) -> Result<()>,
+) -> Result<OperationId> {
+    let args = serde_json::to_value(opening.args)
+        .map_err(|e| Error::failed(format!("could not record the {}", opening.kind)).because(e))?;
+    let begun = journal.begin(
+        Begin {
+            kind: opening.kind,
+            version: 1,
+            request: opening.asked.request.clone(),
+            asked: opening.same,
+            boxes: vec![opening.box_id.clone()],
+            by: opening.asked.by.clone(),
+            args,
+            over_unknown: opening.over_unknown,
+        },
+        also,
+    )?;
+    Ok(begun.id().clone())
+}
+
+/// Whether nobody wants a guest of the operation's box any more: it was released, or never came to be.
+pub(crate) fn gives_up(operation: &Summary) -> bool {
+    match operation.kind.as_str() {
+        release::KIND => operation.state == State::Done,
+        acquire::KIND => matches!(operation.state, State::Failed | State::Cancelled),
+        _ => false,
+    }
+}
+
+/// The record that an operation is about, in its transaction.
+fn record_in(tx: &Connection, id: &BoxId) -> Result<BoxRecord> {
+    records::get(tx, id)?.ok_or_else(|| crate::world::no_such_box(id.as_str()))
+}
+
+/// An ended operation's arguments.
+fn args<A: DeserializeOwned>(ended: &Ended) -> Result<A> {
+    serde_json::from_value(ended.args.clone()).map_err(|e| {
+        Error::failed(format!("operation {} has arguments of another form", ended.id)).because(e)
+    })
+}
+
+/// The words of an operation's end that a record keeps as its trouble.
+fn trouble(ended: &Ended) -> Option<String> {
+    let what = ended.kind.replace('-', " ");
+    match (&ended.error, ended.state) {
+        (Some(error), State::Unknown) => Some(format!("{what}: its outcome is not known: {}", error.chain())),
+        (Some(error), State::Failed) => Some(format!("{what}: {}", error.chain())),
+        _ => None,
+    }
+}

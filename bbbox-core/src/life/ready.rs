@@ -1,0 +1,64 @@
+//! Waiting until a box's commands answer, within its time.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+
+use crate::{
+    error::{Effect, Error, ErrorKind, Result},
+    id::BoxId,
+    journal::Attempt,
+    record::Timing,
+    records,
+    world::World,
+};
+
+/// Waits until the box's commands answer, at the latest until `by`.
+///
+/// Starting the box's runner is the question, so the first command costs no more than the tenth.
+///
+/// # Errors
+/// `Failed` when its time is over, with the steps that were done and how long they took.
+pub(super) async fn wait(world: &Arc<World>, box_id: &BoxId, at: &Attempt, by: Timestamp) -> Result<()> {
+    at.progress("waiting until its commands answer", None);
+    let began = world.env.now();
+    let record = world.record(box_id)?;
+    loop {
+        if at.cancel_token().is_cancelled() {
+            return Err(Error::cancelled(format!("box {box_id} was not waited for any longer")));
+        }
+        let words = match world.answers(&record).await {
+            Ok(()) => break,
+            Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Refused) => {
+                error.chain()
+            }
+            Err(error) => return Err(error),
+        };
+        if world.env.now() >= by {
+            return Err(too_slow(world, box_id, &format!("its commands did not answer ({words})")));
+        }
+        world.env.sleep(Duration::from_millis(100)).await;
+    }
+    let took = Duration::try_from(world.env.now().duration_since(began)).unwrap_or_default();
+    note_timing(world, box_id, "answer", took);
+    Ok(())
+}
+
+/// The error of a box that was not ready in time: the step it was at, and what the others took.
+pub(super) fn too_slow(world: &World, box_id: &BoxId, at: &str) -> Error {
+    let timings = world.find(box_id).ok().flatten().map(|r| r.timings).unwrap_or_default();
+    let timings: Vec<_> = timings.iter().map(|t| format!("{} {} ms", t.step, t.ms)).collect();
+    let so_far = if timings.is_empty() { "none".to_owned() } else { timings.join(", ") };
+    Error::failed(format!("box {box_id} was not ready within its time: {at}; steps done: {so_far}"))
+        .effect(Effect::Unknown)
+        .fix("look at the backend's host, or try again")
+}
+
+/// Adds how long a step took to the box's record.
+pub(super) fn note_timing(world: &World, box_id: &BoxId, step: &str, took: Duration) {
+    let timing = Timing { step: step.to_owned(), ms: took.as_millis().try_into().unwrap_or(u64::MAX) };
+    let written = world.store.write(|tx| records::change(tx, box_id, |r| r.timings.push(timing)));
+    if let Err(error) = written {
+        tracing::warn!(%box_id, step, error = error.chain(), "a timing was not recorded");
+    }
+}

@@ -1,0 +1,182 @@
+//! What a sweep does about each thing it may see.
+
+use super::*;
+use crate::{
+    guest::Guest,
+    id::{BoxName, InstallId, KindId},
+    size::Size,
+};
+
+fn id<T>(draw: impl FnOnce(&mut dyn FnMut() -> u64) -> T, seed: u64) -> T {
+    let mut n = seed;
+    draw(&mut || {
+        n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        n
+    })
+}
+
+fn box_id(seed: u64) -> BoxId {
+    id(|next| BoxId::draw(next), seed)
+}
+
+fn guest(seed: u64, reference: &str) -> Guest {
+    Guest {
+        install: id(|next| InstallId::draw(next), 9),
+        box_id: box_id(seed),
+        reference: reference.to_owned(),
+        host: None,
+        address: None,
+        size: Size::new(1, 2048),
+        data: BTreeMap::new(),
+        facts: BTreeMap::new(),
+    }
+}
+
+fn record(seed: u64, state: BoxState) -> BoxRecord {
+    BoxRecord {
+        id: box_id(seed),
+        name: BoxName::parse(format!("linux-{seed}")).unwrap(),
+        thread: Some(ThreadId::parse("t1").unwrap()),
+        kind: KindId::parse("linux").unwrap(),
+        features: BTreeSet::new(),
+        size: Size::new(1, 2048),
+        resize_to: None,
+        state,
+        backend: Some(BackendId::parse("sim").unwrap()),
+        host: None,
+        guest: Some(guest(seed, "g1")),
+        capabilities: None,
+        made: Timestamp::UNIX_EPOCH,
+        ready_by: None,
+        timings: Vec::new(),
+        trouble: None,
+        started_again: None,
+        thread_ended: None,
+        unanswered: None,
+    }
+}
+
+fn held(seed: u64, reference: &str) -> Held {
+    let guest = guest(seed, reference);
+    let record = record(seed, BoxState::Ready);
+    Held { owner: record.owner(&guest.install), guest }
+}
+
+fn inventory(records: Vec<BoxRecord>, held: Vec<Held>) -> Inventory {
+    Inventory {
+        now: Timestamp::UNIX_EPOCH,
+        powers: records.iter().map(|r| (r.id.clone(), Some(Power::Running))).collect(),
+        records,
+        held: [(BackendId::parse("sim").unwrap(), held)].into(),
+        offers: BTreeMap::new(),
+        busy: BTreeSet::new(),
+        unknown: BTreeSet::new(),
+        given_up: BTreeSet::new(),
+        threads: [(ThreadId::parse("t1").unwrap(), ThreadState::Live)].into(),
+    }
+}
+
+fn words(inventory: &Inventory) -> Vec<String> {
+    plan(inventory)
+        .iter()
+        .map(|a| format!("{a:?}").split([' ', '(']).next().unwrap_or_default().to_owned())
+        .collect()
+}
+
+#[test]
+fn what_is_as_it_should_be_is_left_alone() {
+    assert!(words(&inventory(vec![record(1, BoxState::Ready)], vec![held(1, "g1")])).is_empty());
+}
+
+#[test]
+fn a_thread_must_be_found_ended_twice() {
+    let mut seen = inventory(vec![record(1, BoxState::Ready)], vec![]);
+    seen.threads.insert(ThreadId::parse("t1").unwrap(), ThreadState::Ended);
+    assert_eq!(words(&seen), ["ThreadEnded"]);
+    seen.records[0].thread_ended = Some(Timestamp::UNIX_EPOCH);
+    assert_eq!(words(&seen), ["Release"]);
+    // A thread that lives after all takes the first answer back.
+    seen.threads.insert(ThreadId::parse("t1").unwrap(), ThreadState::Live);
+    assert_eq!(words(&seen), ["ThreadEnded"]);
+}
+
+#[test]
+fn a_thread_that_is_not_known_now_releases_nothing() {
+    let mut seen = inventory(vec![record(1, BoxState::Ready)], vec![held(2, "g2")]);
+    seen.records[0].thread_ended = Some(Timestamp::UNIX_EPOCH);
+    seen.threads.clear();
+    assert!(words(&seen).is_empty());
+}
+
+#[test]
+fn a_box_with_an_operation_under_way_is_left_alone() {
+    let mut seen = inventory(vec![record(1, BoxState::Releasing)], vec![held(1, "another")]);
+    seen.busy.insert(box_id(1));
+    assert!(words(&seen).is_empty());
+}
+
+#[test]
+fn unfinished_releases_and_acquires_are_released() {
+    for state in [BoxState::Releasing, BoxState::Acquiring, BoxState::Requested] {
+        assert_eq!(words(&inventory(vec![record(1, state)], vec![held(1, "g1")])), ["Release"], "{state}");
+    }
+}
+
+#[test]
+fn a_state_changes_only_where_the_guest_says_otherwise() {
+    for (state, power, checked) in [
+        (BoxState::Ready, Some(Power::Running), false),
+        (BoxState::Ready, Some(Power::Unknown), false),
+        (BoxState::Ready, Some(Power::Stopped), true),
+        (BoxState::Ready, None, true),
+        (BoxState::Stopped, Some(Power::Stopped), false),
+        (BoxState::Stopped, Some(Power::Running), true),
+        (BoxState::Stopped, None, true),
+        (BoxState::Gone, Some(Power::Running), false),
+        (BoxState::Gone, None, false),
+    ] {
+        let mut seen = inventory(vec![record(1, state)], vec![]);
+        seen.powers.insert(box_id(1), power);
+        assert_eq!(words(&seen) == ["Check"], checked, "{state} {power:?}");
+    }
+    // A backend that did not answer says nothing about its guests.
+    let mut seen = inventory(vec![record(1, BoxState::Ready)], vec![]);
+    seen.powers.clear();
+    assert!(words(&seen).is_empty());
+}
+
+#[test]
+fn a_guest_without_a_record_is_restored_or_released() {
+    let mut seen = inventory(vec![], vec![held(1, "g1")]);
+    assert_eq!(words(&seen), ["Adopt"]);
+    seen.threads.insert(ThreadId::parse("t1").unwrap(), ThreadState::Ended);
+    assert_eq!(words(&seen), ["Stray"]);
+    seen.threads.insert(ThreadId::parse("t1").unwrap(), ThreadState::Live);
+    seen.given_up.insert(box_id(1));
+    assert_eq!(words(&seen), ["Stray"]);
+}
+
+#[test]
+fn a_guest_whose_box_holds_another_or_none_is_released() {
+    assert_eq!(
+        words(&inventory(vec![record(1, BoxState::Ready)], vec![held(1, "g1"), held(1, "g2")])),
+        ["Stray"]
+    );
+    let mut none = record(1, BoxState::Ready);
+    none.guest = None;
+    assert_eq!(words(&inventory(vec![none], vec![held(1, "g1")])), ["Stray"]);
+}
+
+#[test]
+fn a_box_is_started_again_once_in_ten_minutes_and_never_against_its_will() {
+    let cause = |by_guest| StopCause { by_guest, words: String::new() };
+    let mut stopped = record(1, BoxState::Stopped);
+    let now = Timestamp::UNIX_EPOCH + Duration::from_secs(600);
+    assert!(may_start_again(&stopped, Some(&cause(false)), now));
+    assert!(!may_start_again(&stopped, Some(&cause(true)), now));
+    assert!(!may_start_again(&stopped, None, now));
+    stopped.started_again = Some(Timestamp::UNIX_EPOCH + Duration::from_secs(1));
+    assert!(!may_start_again(&stopped, Some(&cause(false)), now));
+    stopped.started_again = Some(Timestamp::UNIX_EPOCH);
+    assert!(may_start_again(&stopped, Some(&cause(false)), now));
+}
