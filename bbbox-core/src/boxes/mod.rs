@@ -6,6 +6,7 @@
 mod build;
 mod caller;
 mod handle;
+mod images;
 mod kinds;
 mod request;
 mod settings;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 pub use build::Builder;
 pub use caller::Caller;
 pub use handle::{BoxHandle, Status};
+pub use images::BackendImage;
 pub use kinds::{KindOffer, KindView, Kinds};
 pub use request::Acquire;
 

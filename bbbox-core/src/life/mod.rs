@@ -8,6 +8,7 @@ mod acquire;
 mod adopt;
 mod check;
 mod forget;
+mod image;
 mod power;
 mod ready;
 mod release;
@@ -23,6 +24,7 @@ pub(crate) use acquire::{Acquire, begin as begin_acquire};
 pub(crate) use adopt::{Adopt, Stray, begin_adopt, begin_stray};
 pub(crate) use check::begin as begin_check;
 pub(crate) use forget::begin as begin_forget;
+pub(crate) use image::begin as begin_image_build;
 pub(crate) use power::{begin_start, begin_stop};
 pub(crate) use release::begin as begin_release;
 pub(crate) use rename::{Rename, begin as begin_rename};
@@ -47,6 +49,7 @@ pub(crate) fn journal(store: Arc<Store>, env: Arc<dyn Env>, world: &Arc<World>) 
         adopt::register,
         check::register,
         forget::register,
+        image::register,
         power::register,
         release::register,
         rename::register,
