@@ -81,7 +81,8 @@ pub(crate) fn guests_in(dir: &Path) -> usize {
 
 impl Room {
     pub(crate) fn new(isolation: Isolation) -> Self {
-        Self { dir: tempfile::tempdir().unwrap(), isolation, install: InstallId::draw(draw) }
+        let dir = tempfile::Builder::new().prefix("odd $x '\" \u{e9} -").tempdir().unwrap();
+        Self { dir, isolation, install: InstallId::draw(draw) }
     }
 
     pub(crate) fn local(&self) -> Local {
