@@ -56,7 +56,7 @@ impl Inner {
                 labels: map::owner_labels(&self.id, &order.owner, &order.size),
             };
             let began = Instant::now();
-            let container = self.created(claimed, &spec, seen.grant).await?;
+            let container = self.created(claimed, &spec, &seen.grant).await?;
             hooks.timing("container created", began.elapsed());
             // The one wait whose end is up to the box. A start that is cut off here is over once the container is
             // removed.
@@ -73,7 +73,8 @@ impl Inner {
                 }
                 Started::Refused(words) => {
                     self.engine.remove(&container.id).await?;
-                    seen = seen.less(words)?;
+                    let image = image.id.as_deref().unwrap_or(&name);
+                    seen = seen.less(words, &self.engine, image).await?;
                     hooks.progress("the engine grants less than was asked; making the box with that", None);
                 }
             }
@@ -81,7 +82,7 @@ impl Inner {
     }
 
     /// The container of the claimed guest, made now or by an earlier run.
-    async fn created(&self, claimed: &Guest, spec: &Spec<'_>, grant: Grant) -> Result<Container> {
+    async fn created(&self, claimed: &Guest, spec: &Spec<'_>, grant: &Grant) -> Result<Container> {
         let name = &claimed.reference;
         let body = spec.body(grant);
         let labels = body.labels.clone().unwrap_or_default();

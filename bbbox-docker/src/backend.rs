@@ -138,8 +138,10 @@ impl Inner {
     /// Asked by the reference first, then by the name: the reference may be of a container that an interrupted
     /// acquire made again.
     pub(crate) async fn find(&self, guest: &Guest) -> Result<Option<Container>> {
-        for reference in [guest.reference.clone(), map::container_name(&guest.box_id)] {
-            let found = self.engine.inspect(&reference).await?;
+        let name = map::container_name(&guest.box_id);
+        let second = Some(&name).filter(|name| **name != guest.reference);
+        for reference in [Some(&guest.reference), second].into_iter().flatten() {
+            let found = self.engine.inspect(reference).await?;
             if let Some(container) = found.filter(|container| container.is(guest)) {
                 return Ok(Some(container));
             }

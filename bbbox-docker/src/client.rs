@@ -5,12 +5,14 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use bbbox_core::Result;
+use bbbox_core::{Error, Result};
 use bollard::{
     API_DEFAULT_VERSION, Docker as Api,
     models::{ContainerCreateBody, ContainerUpdateBody, ImageInspect, SystemInfo, VolumeCreateRequest},
     query_parameters as query,
 };
+use bytes::Bytes;
+use futures::{Stream, TryStreamExt};
 use tokio::sync::OnceCell;
 
 use crate::{
@@ -111,8 +113,25 @@ impl Engine {
         match self.slow().await?.create_container(Some(options), body).await {
             Ok(made) => Ok(Some(made.id)),
             Err(error) if fault::says(&error, 409, "already in use") => Ok(None),
+            // The image went between the look at it and this: nothing of the box's is gone.
+            Err(error) if fault::says(&error, 404, "no such image") => {
+                Err(Error::unavailable(format!("the image of container {name} was just removed"))
+                    .because(error))
+            }
             Err(error) => Err(fault(format!("could not make container {name}"), Call::Changes, error)),
         }
+    }
+
+    /// Listens to what a container's first process prints; ends when that ends.
+    pub(crate) async fn attach(
+        &self,
+        id: &str,
+    ) -> Result<impl Stream<Item = Result<Bytes, bollard::errors::Error>> + use<>> {
+        let options = query::AttachContainerOptionsBuilder::new().stream(true).stdout(true).build();
+        let attached = self.api().await?.attach_container(id, Some(options)).await;
+        let attached =
+            attached.map_err(|e| fault(format!("could not listen to container {id}"), Call::Reads, e))?;
+        Ok(attached.output.map_ok(bollard::container::LogOutput::into_bytes))
     }
 
     /// Starts a container. One that runs is left as it is.

@@ -101,16 +101,14 @@ impl Inner {
                 "boxes get full privilege, and Docker runs inside them",
                 None,
             ),
-            Grant::Named => check(
-                "privileges",
-                CheckOutcome::Warning,
-                format!(
-                    "boxes get every capability but SYS_RESOURCE, which the engine itself lacks; Docker runs inside them{said}"
-                ),
-                Some(
-                    "nothing, unless something in a box needs that; then run the engine where it has SYS_RESOURCE",
-                ),
-            ),
+            Grant::AllBut(lacks) => {
+                let lacks = lacks.join(", ");
+                let words = format!(
+                    "boxes get every capability but {lacks}, which the engine itself lacks; Docker runs inside them{said}"
+                );
+                let fix = format!("run the engine where it has {lacks}, if something in a box needs that");
+                check("privileges", CheckOutcome::Warning, words, Some(&fix))
+            }
             Grant::Plain if !self.config.privileged => check(
                 "privileges",
                 CheckOutcome::Ok,

@@ -4,7 +4,15 @@
 //! frames are taken apart with bounded memory, the end of stdin is passed on, and the exit status is asked for until
 //! it is known: the end of the output alone says nothing about the process.
 
-use std::{io, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use bbbox_core::{
     Effect, Error, Result,
@@ -70,6 +78,9 @@ done
 exit 0
 "#;
 
+/// How often a process to end is looked for before it counts as hidden.
+const LOOKS: u32 = 8;
+
 /// Who runs a process, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum As {
@@ -87,7 +98,7 @@ pub(crate) async fn spawn(
     who: As,
 ) -> Result<Process> {
     let api = engine.api().await?;
-    let mark = format!("{MARK}={}", next_mark(container));
+    let mark = format!("{MARK}={}", random_word());
     let mut config = ExecConfig {
         attach_stdin: Some(true),
         attach_stdout: Some(true),
@@ -104,9 +115,10 @@ pub(crate) async fn spawn(
         let env = ["HOME=/home/box", "USER=box", "LOGNAME=box"].map(str::to_owned);
         config.env = Some(env.into_iter().chain([mark.clone()]).collect());
     }
-    let id = api.create_exec(container, config).await.map_err(|e| refused(container, e))?.id;
+    let id = api.create_exec(container, config).await.map_err(|e| refused(container, Call::Reads, e))?.id;
     let options = StartExecOptions { detach: false, tty: false, output_capacity: Some(128 * 1024) };
-    let started = api.start_exec(&id, Some(options)).await.map_err(|e| refused(container, e))?;
+    let started =
+        api.start_exec(&id, Some(options)).await.map_err(|e| refused(container, Call::Changes, e))?;
     let StartExecResults::Attached { output, input } = started else {
         return Err(Error::failed("the engine started a process without its streams"));
     };
@@ -145,22 +157,19 @@ async fn read_start(mut from: Source) -> String {
     String::from_utf8_lossy(&kept).into_owned()
 }
 
-/// A mark that no other process of this container has.
-fn next_mark(container: &str) -> String {
-    use std::{
-        hash::{BuildHasher, RandomState},
-        sync::atomic::{AtomicU64, Ordering},
-    };
+/// A word that nothing else has.
+pub(crate) fn random_word() -> String {
+    use std::hash::{BuildHasher, RandomState};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("{:016x}", RandomState::new().hash_one((container, number, std::process::id())))
+    format!("{:016x}", RandomState::new().hash_one((number, std::process::id())))
 }
 
 /// What the engine's refusal to start a process means.
-fn refused(container: &str, error: Native) -> Error {
+fn refused(container: &str, call: Call, error: Native) -> Error {
     let stopped = fault::says(&error, 409, "is not running");
     let paused = fault::says(&error, 409, "is paused");
-    let made = fault(format!("could not start a process in container {container}"), Call::Changes, error);
+    let made = fault(format!("could not start a process in container {container}"), call, error);
     if stopped {
         return Error::new(ErrorKind::Refused, "the box is stopped").fix("start the box first").because(made);
     }
@@ -290,8 +299,7 @@ fn killing(
 
 /// Ends the process and its session from inside the container.
 async fn kill(engine: Arc<Engine>, container: String, id: String, mark: String) -> Result<()> {
-    let mut pause = Duration::from_millis(10);
-    loop {
+    for tries in 0..LOOKS {
         match exit_now(&engine, &id).await {
             Ok(Some(_)) => return Ok(()),
             Ok(None) => {}
@@ -316,9 +324,10 @@ async fn kill(engine: Arc<Engine>, container: String, id: String, mark: String) 
             }
         }
         // The engine has taken the process on and not started it yet, or has not noticed its end.
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_millis(200));
+        tokio::time::sleep(Duration::from_millis(10) * tries).await;
     }
+    Err(Error::failed("a process in the box cannot be ended: it took a new environment, so it is not found")
+        .fix("end it by a command in the box, or stop the box"))
 }
 
 /// Runs the script; what it printed is the ID of the session it ended.

@@ -30,8 +30,6 @@ use crate::{
 const AGE: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// How old a trial's leftovers are when whoever made them is surely gone.
 const LEFT_BEHIND: SignedDuration = SignedDuration::from_hours(6);
-/// The label of a trial's container: when it was made.
-const TRIAL: &str = "bb-box.trial";
 const TRIAL_SIZE: Size = Size::new(1, 1024);
 
 #[async_trait]
@@ -172,17 +170,18 @@ impl Inner {
     async fn trial(&self, name: &str, image: &str, hooks: &dyn BuildHooks) -> Result<()> {
         let image = self.engine.image(image).await?;
         let image = image.ok_or_else(|| Error::failed("the engine built an image and does not have it"))?;
-        let labels = Labels::from([(TRIAL.to_owned(), Timestamp::now().to_string())]);
+        let labels = Labels::from([(map::TRIAL.to_owned(), Timestamp::now().to_string())]);
         let spec = Spec { hostname: "trial".to_owned(), image: &image, size: TRIAL_SIZE, labels };
         let mut seen = self.grant().await?;
         let id = loop {
-            let made = self.engine.create(name, spec.body(seen.grant)).await?;
+            let made = self.engine.create(name, spec.body(&seen.grant)).await?;
             let id = made.ok_or_else(|| Error::failed(format!("there is a container {name} already")))?;
             match self.ready(&id, false).await? {
                 Started::Ready(..) => break id,
                 Started::Refused(words) => {
                     self.engine.remove(&id).await?;
-                    seen = seen.less(words)?;
+                    let image = image.id.as_deref().unwrap_or(name);
+                    seen = seen.less(words, &self.engine, image).await?;
                 }
             }
         };
@@ -210,8 +209,8 @@ impl Inner {
             made.and_then(|text| text.parse::<Timestamp>().ok())
                 .is_some_and(|made| Timestamp::now().duration_since(made) > LEFT_BEHIND)
         };
-        for container in self.engine.list(vec![TRIAL.to_owned()]).await? {
-            if old(container.labels.get(TRIAL)) {
+        for container in self.engine.list(vec![map::TRIAL.to_owned()]).await? {
+            if old(container.labels.get(map::TRIAL)) {
                 self.engine.remove(&container.id).await?;
             }
         }

@@ -31,6 +31,9 @@ pub(crate) const MEMORY: &str = "bb-box.memory-mib";
 pub(crate) const DOCKER_INSIDE: &str = "bb-box.docker-inside";
 pub(crate) const NOTE: &str = "bb-box.note";
 
+/// On containers that are there for a moment: when they were made.
+pub(crate) const TRIAL: &str = "bb-box.trial";
+
 pub(crate) type Labels = HashMap<String, String>;
 
 const MIB: i64 = 1024 * 1024;
@@ -76,9 +79,10 @@ pub(crate) fn owner_labels(backend: &BackendId, owner: &Owner, size: &Size) -> L
     labels
 }
 
-/// The owner that `labels` name; `None` when they are not a box's.
+/// The owner that `labels` name; `None` when they are not a box's with its size.
 pub(crate) fn owner(labels: &Labels) -> Option<Owner> {
     let text = |key: &str| labels.get(key).cloned();
+    size(labels)?;
     Some(Owner {
         install: InstallId::parse(text(INSTALL)?).ok()?,
         box_id: BoxId::parse(text(BOX)?).ok()?,
@@ -199,6 +203,7 @@ pub(crate) fn listed(native: ContainerSummary) -> Container {
 
 /// The guest that `container` is, with what a note says in place of its labels where there is one.
 pub(crate) fn guest(container: &Container, owner: &Owner, note: Option<&Labels>) -> Guest {
+    // What the engine holds it to, where it was asked; labels are checked before there is an owner.
     let size = container.size.or_else(|| note.and_then(size)).or_else(|| size(&container.labels));
     let mut facts = BTreeMap::from([("isolation".to_owned(), "container".to_owned())]);
     if let Some(build) = container.labels.get(BUILD) {
@@ -236,4 +241,99 @@ pub(crate) fn claimed(owner: &Owner, size: Size) -> Guest {
 /// `size` as the engine takes it: CPUs in billionths, memory in bytes.
 pub(crate) fn limits(size: &Size) -> (i64, i64) {
     (i64::from(size.cores) * 1_000_000_000, i64::try_from(size.memory_mib).unwrap_or(i64::MAX / MIB) * MIB)
+}
+
+#[cfg(test)]
+mod tests {
+    use bollard::models::VolumeListResponse;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn running() -> Container {
+        inspected(serde_json::from_str(include_str!("../samples/container-running.json")).unwrap())
+    }
+
+    #[test]
+    fn a_container_is_read_as_the_engine_shows_it() {
+        let container = running();
+        assert_eq!((container.phase, container.size), (Phase::Running, Some(Size::new(2, 768))));
+        assert_eq!(container.id.len(), 64);
+        let made = owner(&container.labels).unwrap();
+        assert_eq!((made.box_id.as_str(), made.name.as_str()), ("bxsamplesample", "sample"));
+        assert_eq!(size(&container.labels), Some(Size::new(1, 512)), "labels stay what they were");
+
+        let stopped: Container =
+            inspected(serde_json::from_str(include_str!("../samples/container-stopped.json")).unwrap());
+        assert_eq!(stopped.phase, Phase::Stopped);
+        assert_eq!(stopped.ended, Some(Ended { code: 0, error: String::new(), out_of_memory: false }));
+    }
+
+    #[test]
+    fn a_note_holds_over_the_labels() {
+        let listing: Vec<ContainerSummary> =
+            serde_json::from_str(include_str!("../samples/containers.json")).unwrap();
+        let volumes: VolumeListResponse =
+            serde_json::from_str(include_str!("../samples/volumes.json")).unwrap();
+        let container = listed(listing.into_iter().next().unwrap());
+        assert_eq!((container.phase, container.size), (Phase::Running, None));
+        let notes = newest_notes(volumes.volumes.unwrap().into_iter().map(|volume| volume.labels));
+        let note = &notes["bxsamplesample"];
+        let now = owner(note).unwrap();
+        assert_eq!(now.name.as_str(), "renamed");
+        let guest = guest(&container, &now, Some(note));
+        assert_eq!(guest.size, Size::new(2, 768));
+        assert_eq!(guest, super::guest(&running(), &now, None), "both ways of asking say the same");
+        assert!(container.is(&guest));
+        let mut other = guest;
+        other.install = InstallId::parse("inotherotherot").unwrap();
+        assert!(!container.is(&other));
+    }
+
+    #[test]
+    fn the_newest_note_wins_whatever_the_order() {
+        let note = |generation: &str| {
+            Labels::from([(BOX.to_owned(), "b".to_owned()), (NOTE.to_owned(), generation.to_owned())])
+        };
+        for order in [["9", "10", "junk"], ["10", "junk", "9"]] {
+            assert_eq!(newest_notes(order.map(note))["b"][NOTE], "10");
+        }
+    }
+
+    #[test]
+    fn the_engines_architecture_names_the_kind() {
+        let mut info: SystemInfo = serde_json::from_str(include_str!("../samples/info.json")).unwrap();
+        assert_eq!(kind(&info).unwrap().as_str(), "linux");
+        for (architecture, expected) in
+            [("aarch64", Some("linux-arm64")), ("arm64", Some("linux-arm64")), ("riscv64", None)]
+        {
+            info.architecture = Some(architecture.to_owned());
+            assert_eq!(kind(&info).as_ref().map(KindId::as_str), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn labels_of_anyone_never_panic(labels in proptest::collection::hash_map(
+            prop_oneof![Just(INSTALL), Just(BOX), Just(THREAD), Just(NAME), Just(KIND), Just(CORES), Just(MEMORY), Just(NOTE)]
+                .prop_map(str::to_owned),
+            prop_oneof![any::<String>(), Just("bxsamplesample".to_owned()), Just("insampleinsamp".to_owned()), Just("7".to_owned())],
+            0..8,
+        )) {
+            let _ = (owner(&labels), size(&labels), generation(&labels));
+            newest_notes([labels]);
+        }
+
+        #[test]
+        fn an_owner_comes_back_from_its_labels(cores in 1_u32..256, memory in 128_u64..4_194_304, thread in any::<bool>()) {
+            let mut made = owner(&running().labels).unwrap();
+            if !thread {
+                made.thread = None;
+            }
+            let backend = BackendId::parse("docker").unwrap();
+            let labels = owner_labels(&backend, &made, &Size::new(cores, memory));
+            prop_assert_eq!(owner(&labels), Some(made));
+            prop_assert_eq!(size(&labels), Some(Size::new(cores, memory)));
+        }
+    }
 }

@@ -1,13 +1,19 @@
 //! What a container may do, so that Docker runs inside it: all that the engine grants.
 //!
 //! Full privilege comes first. An engine on a hardened or nested host may itself lack a capability, and then refuses
-//! that; the container then gets every capability by name that such hosts do grant. What this engine turned out to
-//! grant is noted at the engine, as the labels of an empty volume, so that no later box finds out again.
+//! that; what it lacks is then read from its own processes, and containers get every other one by name. What this
+//! engine turned out to grant is noted at the engine, as the labels of an empty volume, so that no later box finds out
+//! again.
 
 use bbbox_core::{Error, Result};
-use bollard::models::{HostConfig, SystemInfo};
+use bollard::models::{ContainerCreateBody, HostConfig, SystemInfo};
+use futures::StreamExt;
 
-use crate::{client::Engine, map::Labels};
+use crate::{
+    client::Engine,
+    exec,
+    map::{self, Labels},
+};
 
 /// The engine's note about what it grants.
 const NOTE: &str = "bbbox-engine";
@@ -15,103 +21,117 @@ const GRANTS: &str = "bb-box.grants";
 const REFUSAL: &str = "bb-box.refusal";
 const ENGINE: &str = "bb-box.engine";
 
-/// Every capability that engines since 20.10 know by name, but SYS_RESOURCE: the one that nested hosts take away.
-const CAPABILITIES: &[&str] = &[
-    "AUDIT_CONTROL",
-    "AUDIT_READ",
-    "AUDIT_WRITE",
-    "BLOCK_SUSPEND",
+/// The kernel's capabilities by their number, without those that engines since 20.10 may not know by name: PERFMON,
+/// BPF and CHECKPOINT_RESTORE.
+const CAPABILITIES: [&str; 38] = [
     "CHOWN",
     "DAC_OVERRIDE",
     "DAC_READ_SEARCH",
     "FOWNER",
     "FSETID",
-    "IPC_LOCK",
-    "IPC_OWNER",
     "KILL",
-    "LEASE",
+    "SETGID",
+    "SETUID",
+    "SETPCAP",
     "LINUX_IMMUTABLE",
-    "MAC_ADMIN",
-    "MAC_OVERRIDE",
-    "MKNOD",
-    "NET_ADMIN",
     "NET_BIND_SERVICE",
     "NET_BROADCAST",
+    "NET_ADMIN",
     "NET_RAW",
-    "SETFCAP",
-    "SETGID",
-    "SETPCAP",
-    "SETUID",
-    "SYSLOG",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "SYS_MODULE",
+    "SYS_RAWIO",
+    "SYS_CHROOT",
+    "SYS_PTRACE",
+    "SYS_PACCT",
     "SYS_ADMIN",
     "SYS_BOOT",
-    "SYS_CHROOT",
-    "SYS_MODULE",
     "SYS_NICE",
-    "SYS_PACCT",
-    "SYS_PTRACE",
-    "SYS_RAWIO",
+    "SYS_RESOURCE",
     "SYS_TIME",
     "SYS_TTY_CONFIG",
+    "MKNOD",
+    "LEASE",
+    "AUDIT_WRITE",
+    "AUDIT_CONTROL",
+    "SETFCAP",
+    "MAC_OVERRIDE",
+    "MAC_ADMIN",
+    "SYSLOG",
     "WAKE_ALARM",
+    "BLOCK_SUSPEND",
+    "AUDIT_READ",
 ];
 
+/// Prints, for the host's first process and the engine's, the capabilities that they and what they start may have.
+const LOOK: &str = r#"
+for status in /proc/[0-9]*/status; do
+    name=
+    while read -r key value; do
+        case $key in
+        Name:) name=$value ;;
+        CapBnd:) case $status:$name in /proc/1/*|*:dockerd|*:containerd) echo "$value" ;; esac ;;
+        esac
+    done 2>/dev/null <"$status"
+done
+"#;
+
 /// What a container gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Grant {
     /// Full privilege.
     Privileged,
-    /// Every capability but SYS_RESOURCE.
-    Named,
+    /// Every capability but these, which the engine itself lacks.
+    AllBut(Vec<String>),
     /// What any container gets. Docker does not run inside.
     Plain,
 }
 
 impl Grant {
-    const ALL: [Self; 3] = [Self::Privileged, Self::Named, Self::Plain];
-
-    /// As it stands on labels.
-    pub(crate) const fn as_str(self) -> &'static str {
+    /// As it stands on a label.
+    fn to_label(&self) -> String {
         match self {
-            Self::Privileged => "privileged",
-            Self::Named => "named",
-            Self::Plain => "plain",
+            Self::Privileged => "privileged".to_owned(),
+            Self::AllBut(lacks) => format!("all but {}", lacks.join(" ")),
+            Self::Plain => "plain".to_owned(),
         }
     }
 
-    fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|grant| grant.as_str() == word)
+    fn parse(label: &str) -> Option<Self> {
+        match label {
+            "privileged" => Some(Self::Privileged),
+            "plain" => Some(Self::Plain),
+            other => {
+                let lacks = other.strip_prefix("all but ")?.split(' ').filter(|name| !name.is_empty());
+                Some(Self::AllBut(lacks.map(str::to_owned).collect()))
+            }
+        }
     }
 
     /// Whether Docker runs inside.
-    pub(crate) fn has_docker(self) -> bool {
-        self != Self::Plain
-    }
-
-    /// What comes next when the engine refuses this.
-    pub(crate) fn less(self) -> Option<Self> {
-        match self {
-            Self::Privileged => Some(Self::Named),
-            Self::Named => Some(Self::Plain),
-            Self::Plain => None,
-        }
+    pub(crate) fn has_docker(&self) -> bool {
+        *self != Self::Plain
     }
 
     /// What people see about it.
-    pub(crate) fn words(self) -> &'static str {
+    pub(crate) fn words(&self) -> String {
         match self {
-            Self::Privileged => "inside, with full privilege",
-            Self::Named => "inside, with every capability but SYS_RESOURCE, which this engine does not grant",
-            Self::Plain => "none",
+            Self::Privileged => "inside, with full privilege".to_owned(),
+            Self::AllBut(lacks) => {
+                format!("inside, with every capability but {}, which the engine lacks", lacks.join(", "))
+            }
+            Self::Plain => "none".to_owned(),
         }
     }
 
     /// Puts it into `host`.
-    pub(crate) fn apply(self, host: &mut HostConfig) {
+    pub(crate) fn apply(&self, host: &mut HostConfig) {
         match self {
             Self::Privileged => host.privileged = Some(true),
-            Self::Named => {
-                host.cap_add = Some(CAPABILITIES.iter().map(|name| (*name).to_owned()).collect());
+            Self::AllBut(lacks) => {
+                let granted = CAPABILITIES.iter().filter(|name| !lacks.iter().any(|lack| lack == *name));
+                host.cap_add = Some(granted.map(|name| (*name).to_owned()).collect());
                 host.security_opt =
                     Some(["seccomp=unconfined", "apparmor=unconfined"].map(str::to_owned).into());
                 host.masked_paths = Some(Vec::new());
@@ -121,6 +141,14 @@ impl Grant {
             Self::Plain => {}
         }
     }
+}
+
+/// The capabilities that every process in `words`, what [`LOOK`] printed, is without; `None` when it printed none.
+fn lacking(words: &str) -> Option<Vec<String>> {
+    let sets = words.lines().filter_map(|line| u64::from_str_radix(line.trim(), 16).ok());
+    let had = sets.reduce(|a, b| a & b)?;
+    let missing = CAPABILITIES.iter().enumerate().filter(|(bit, _)| had & (1 << bit) == 0);
+    Some(missing.map(|(_, name)| (*name).to_owned()).collect())
 }
 
 /// Whether the engine's `words` about a start mean that it may not grant what the container asks for.
@@ -153,16 +181,50 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// What to ask for after the engine refused this with `words`.
+    /// What to ask for after the engine refused this with `words`, told from its own processes by a container of
+    /// `image` that is there for a moment.
     ///
     /// # Errors
-    /// `Failed` when there is nothing less.
-    pub(crate) fn less(&self, words: String) -> Result<Self> {
-        match self.grant.less() {
-            Some(grant) => Ok(Self { grant, refusal: self.refusal.clone().or(Some(words)) }),
-            None => Err(Error::failed("the engine does not start the box").because_of(words)),
+    /// `Failed` when there is nothing less; the engine's, when it does not answer.
+    pub(crate) async fn less(&self, words: String, engine: &Engine, image: &str) -> Result<Self> {
+        let refusal = self.refusal.clone().or_else(|| Some(words.clone()));
+        match &self.grant {
+            Grant::Privileged => {
+                let lacks = look(engine, image).await?;
+                // One that lacks nothing has another reason, and asking for each by name would meet it again.
+                let grant = lacks.filter(|lacks| !lacks.is_empty()).map_or(Grant::Plain, Grant::AllBut);
+                Ok(Self { grant, refusal })
+            }
+            Grant::AllBut(_) => Ok(Self { grant: Grant::Plain, refusal }),
+            Grant::Plain => Err(Error::failed("the engine does not start the box").because_of(words)),
         }
     }
+}
+
+/// Reads what the engine lacks, in the host's process list.
+async fn look(engine: &Engine, image: &str) -> Result<Option<Vec<String>>> {
+    let body = ContainerCreateBody {
+        image: Some(image.to_owned()),
+        cmd: Some(["sh", "-c", LOOK].map(str::to_owned).into()),
+        entrypoint: Some(Vec::new()),
+        labels: Some(Labels::from([(map::TRIAL.to_owned(), jiff::Timestamp::now().to_string())])),
+        host_config: Some(HostConfig { pid_mode: Some("host".to_owned()), ..HostConfig::default() }),
+        ..ContainerCreateBody::default()
+    };
+    let name = format!("bbbox-look-{}", exec::random_word());
+    let Some(id) = engine.create(&name, body).await? else { return Ok(None) };
+    let looked = async {
+        let mut output = engine.attach(&id).await?;
+        engine.start(&id).await?;
+        let mut words = String::new();
+        while let Some(Ok(piece)) = output.next().await {
+            words.push_str(&String::from_utf8_lossy(&piece));
+        }
+        Ok(lacking(&words))
+    };
+    let looked = looked.await;
+    engine.remove(&id).await?;
+    looked
 }
 
 /// Reads what was noted about this engine.
@@ -175,9 +237,8 @@ pub(crate) async fn noted(engine: &Engine, info: &SystemInfo) -> Result<Option<S
 
 /// Notes that the engine refused more than `seen`. Best effort: without the note, the next one finds out again.
 pub(crate) async fn note(engine: &Engine, info: &SystemInfo, seen: &Seen) {
-    let mut labels: Labels = [(ENGINE, identity(info)), (GRANTS, seen.grant.as_str().to_owned())]
-        .map(|(k, v)| (k.to_owned(), v))
-        .into();
+    let mut labels: Labels =
+        [(ENGINE, identity(info)), (GRANTS, seen.grant.to_label())].map(|(k, v)| (k.to_owned(), v)).into();
     if let Some(words) = &seen.refusal {
         labels.insert(REFUSAL.to_owned(), words.clone());
     }
@@ -205,12 +266,34 @@ mod tests {
     }
 
     #[test]
-    fn less_and_less_is_asked_for() {
-        let mut grant = Grant::Privileged;
-        while let Some(less) = grant.less() {
-            assert_eq!(Grant::parse(grant.as_str()), Some(grant));
-            grant = less;
+    fn what_an_engine_lacks_is_read_from_its_processes() {
+        // The host's first process has everything, the engine is without SYS_RESOURCE.
+        let words = "000001ffffffffff\n000001fffeffffff\n";
+        assert_eq!(lacking(words), Some(vec!["SYS_RESOURCE".to_owned()]));
+        assert_eq!(lacking("000001ffffffffff\n"), Some(Vec::new()));
+        assert_eq!(lacking("nothing here"), None);
+    }
+
+    #[test]
+    fn a_grant_is_read_back_from_its_label_and_asks_for_no_more() {
+        let lacks = vec!["SYS_RESOURCE".to_owned(), "SYS_MODULE".to_owned()];
+        for grant in [Grant::Privileged, Grant::AllBut(lacks), Grant::AllBut(Vec::new()), Grant::Plain] {
+            assert_eq!(Grant::parse(&grant.to_label()), Some(grant.clone()));
+            let mut host = HostConfig::default();
+            grant.apply(&mut host);
+            let asked = host.cap_add.unwrap_or_default();
+            match &grant {
+                Grant::AllBut(lacks) => assert_eq!(asked.len(), CAPABILITIES.len() - lacks.len()),
+                _ => assert!(asked.is_empty()),
+            }
+            assert_eq!(host.privileged, (grant == Grant::Privileged).then_some(true));
         }
-        assert!(!grant.has_docker());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn anything_a_host_prints_is_read_without_a_panic(words: String) {
+            let _ = (lacking(&words), Grant::parse(&words), is_refusal(&words));
+        }
     }
 }

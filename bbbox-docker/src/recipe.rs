@@ -51,8 +51,11 @@ impl Build {
     /// The arguments of the recipe.
     pub(crate) fn arguments(&self) -> HashMap<String, String> {
         let made = self.made.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        // Packages come from the engine's cache for a day, and then anew.
+        let packages = self.made.strftime("%Y-%m-%d").to_string();
         [
             ("BASE", &self.base),
+            ("PACKAGES", &packages),
             ("KIND", &self.kind),
             ("BUILD", &self.id),
             ("MADE", &made),
@@ -138,6 +141,20 @@ mod tests {
             .map(|e| e.unwrap().path().unwrap().to_string_lossy().into_owned())
             .collect();
         assert!(names.contains(&"Dockerfile".to_owned()) && names.contains(&"guest/bb-box-start".to_owned()));
+    }
+
+    #[test]
+    fn every_argument_of_the_recipe_is_given_and_packages_are_a_days() {
+        let at = |text: &str| Build::new("linux", hash("a:b"), "a:b".to_owned(), text.parse().unwrap());
+        let build = at("2026-11-30T10:00:00Z");
+        for line in DOCKERFILE.lines() {
+            if let Some(name) = line.strip_prefix("ARG ").map(|rest| rest.split('=').next().unwrap()) {
+                assert!(build.arguments().contains_key(name), "{name}");
+            }
+        }
+        assert_eq!(build.arguments()["PACKAGES"], at("2026-11-30T23:00:00Z").arguments()["PACKAGES"]);
+        assert_ne!(build.arguments()["PACKAGES"], at("2026-12-01T00:00:00Z").arguments()["PACKAGES"]);
+        assert_eq!(build.id, format!("linux-20261130T100000-{}", &hash("a:b")[..8]));
     }
 
     #[test]

@@ -6,18 +6,14 @@ use std::{
 };
 
 use bbbox_core::{Error, Result, size::Size};
-use bollard::{
-    models::{
-        ContainerCreateBody, HostConfig, ImageInspect, Mount, MountType, RestartPolicy, RestartPolicyNameEnum,
-    },
-    query_parameters as query,
+use bollard::models::{
+    ContainerCreateBody, HostConfig, ImageInspect, Mount, MountType, RestartPolicy, RestartPolicyNameEnum,
 };
 use futures::StreamExt;
 
 use crate::{
     backend::Inner,
     exec::{self, As},
-    fault::{Call, fault},
     map::{self, Labels},
     privilege::{self, Grant},
 };
@@ -40,9 +36,9 @@ pub(crate) struct Spec<'a> {
 
 impl Spec<'_> {
     /// The container as the engine takes it, with what `grant` gives it.
-    pub(crate) fn body(&self, grant: Grant) -> ContainerCreateBody {
+    pub(crate) fn body(&self, grant: &Grant) -> ContainerCreateBody {
         let mut labels = self.labels.clone();
-        labels.insert(map::DOCKER_INSIDE.to_owned(), grant.words().to_owned());
+        labels.insert(map::DOCKER_INSIDE.to_owned(), grant.words());
         let build =
             self.image.config.as_ref().and_then(|c| c.labels.as_ref()).and_then(|l| l.get(map::BUILD));
         if let Some(build) = build {
@@ -99,10 +95,7 @@ impl Inner {
     pub(crate) async fn ready(&self, id: &str, runs: bool) -> Result<Started> {
         let began = Instant::now();
         // Listened to before the start: the start script's word comes at once, and costs no command in the box.
-        let options = query::AttachContainerOptionsBuilder::new().stream(true).stdout(true).build();
-        let attached = self.engine.api().await?.attach_container(id, Some(options)).await;
-        let mut output =
-            attached.map_err(|e| fault("could not listen to the box's start", Call::Reads, e))?.output;
+        let mut output = self.engine.attach(id).await?;
         if let Err(error) = self.engine.start(id).await {
             let words = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
             return if privilege::is_refusal(&words) { Ok(Started::Refused(words)) } else { Err(error) };
@@ -112,7 +105,7 @@ impl Inner {
         let mut said = String::new();
         if !runs {
             while let Some(Ok(piece)) = output.next().await {
-                said.push_str(&String::from_utf8_lossy(&piece.into_bytes()));
+                said.push_str(&String::from_utf8_lossy(&piece));
                 if said.contains(READY) {
                     return ready();
                 }

@@ -1,0 +1,320 @@
+//! Engines that are down, slow, cut off or not engines at all: what a caller is told, and that it is told in time.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod common;
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use bbbox_core::{
+    Effect, ErrorKind,
+    backend::{Backend, Switched},
+    guest::{Guest, Power},
+    id::{BackendId, BoxId, InstallId, KindId},
+    size::Size,
+    transport::{Exit, Process},
+};
+use bbbox_docker::{Docker, DockerConfig};
+use common::Told;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{UnixListener, UnixStream},
+};
+
+/// What the engine does with a request.
+enum Reply {
+    Json(u16, String),
+    Text(u16, &'static str),
+    /// It never answers.
+    Silence,
+    /// It closes the connection without an answer.
+    Cut,
+    /// It takes an exec's streams on, sends these bytes and closes.
+    Stream(Vec<u8>),
+}
+
+type Script = Arc<dyn Fn(&str, &str) -> Reply + Send + Sync>;
+
+/// An engine that answers by a script, with a real engine's recorded answers where the script has none of its own.
+struct Engine {
+    _folder: tempfile::TempDir,
+    socket: PathBuf,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Engine {
+    fn start(script: impl Fn(&str, &str) -> Option<Reply> + Send + Sync + 'static) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("engine.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let log = Arc::clone(&asked);
+        let script: Script =
+            Arc::new(move |method, path| script(method, path).unwrap_or_else(|| recorded(method, path)));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer(stream, Arc::clone(&script), Arc::clone(&log)));
+            }
+        });
+        Self { _folder: folder, socket, asked }
+    }
+
+    fn backend(&self) -> Docker {
+        let host = Some(self.socket.to_str().unwrap().to_owned());
+        let config = DockerConfig { host, privileged: false, ..DockerConfig::default() };
+        Docker::connect(BackendId::parse("docker").unwrap(), config).unwrap()
+    }
+
+    fn asked(&self, what: &str) -> usize {
+        self.asked.lock().unwrap().iter().filter(|line| line.starts_with(what)).count()
+    }
+}
+
+/// What a real engine answered.
+fn recorded(method: &str, path: &str) -> Reply {
+    let json = |text: &str| Reply::Json(200, text.to_owned());
+    match (method, path) {
+        ("GET", "/version") => json(include_str!("../samples/version.json")),
+        ("GET", "/info") => json(include_str!("../samples/info.json")),
+        ("GET", "/containers/json") => json(include_str!("../samples/containers.json")),
+        ("GET", "/volumes") => json(include_str!("../samples/volumes.json")),
+        ("GET", p) if p.starts_with("/images/") => json(include_str!("../samples/image.json")),
+        ("GET", p) if p.ends_with("/json") && p.contains(&guest().reference) => {
+            json(include_str!("../samples/container-running.json"))
+        }
+        ("GET", p) if p.starts_with("/containers/") => {
+            Reply::Json(404, include_str!("../samples/container-none.json").to_owned())
+        }
+        ("POST", p) if p.ends_with("/exec") => Reply::Json(201, r#"{"Id":"e1"}"#.to_owned()),
+        _ => Reply::Json(404, r#"{"message":"page not found"}"#.to_owned()),
+    }
+}
+
+/// The guest of the recorded answers.
+fn guest() -> Guest {
+    let container: serde_json::Value =
+        serde_json::from_str(include_str!("../samples/container-running.json")).unwrap();
+    Guest {
+        install: InstallId::parse("insampleinsamp").unwrap(),
+        box_id: BoxId::parse("bxsamplesample").unwrap(),
+        reference: container["Id"].as_str().unwrap().to_owned(),
+        host: None,
+        address: None,
+        size: Size::new(2, 768),
+        data: Default::default(),
+        facts: Default::default(),
+    }
+}
+
+async fn answer(mut stream: UnixStream, script: Script, log: Arc<Mutex<Vec<String>>>) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => return,
+        }
+    }
+    let head = String::from_utf8(head).unwrap();
+    let mut words = head.split_whitespace();
+    let (method, target) = (words.next().unwrap().to_owned(), words.next().unwrap().to_owned());
+    // The body is part of the request: an engine that answers before it has read it is another case.
+    let length =
+        head.lines().find_map(|l| l.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_owned));
+    let mut body = vec![0; length.map_or(0, |n| n.parse().unwrap())];
+    stream.read_exact(&mut body).await.unwrap();
+    let path = target.split('?').next().unwrap();
+    log.lock().unwrap().push(format!("{method} {path}"));
+    let (status, kind, body) = match script(&method, path) {
+        Reply::Json(status, body) => (status, "application/json", body.into_bytes()),
+        Reply::Text(status, body) => (status, "text/html", body.as_bytes().to_vec()),
+        Reply::Silence => return std::future::pending().await,
+        Reply::Cut => return,
+        Reply::Stream(bytes) => {
+            let head = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n";
+            let _ = stream.write_all(&[&head[..], &bytes].concat()).await;
+            return;
+        }
+    };
+    let head = format!(
+        "HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let _ = stream.write_all(&[head.as_bytes(), &body].concat()).await;
+}
+
+fn kind() -> KindId {
+    KindId::parse("linux").unwrap()
+}
+
+fn at(socket: &str) -> Docker {
+    let config = DockerConfig { host: Some(socket.to_owned()), ..DockerConfig::default() };
+    Docker::connect(BackendId::parse("docker").unwrap(), config).unwrap()
+}
+
+#[tokio::test]
+async fn an_engine_that_is_down_is_told_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let dead = folder.path().join("dead.sock");
+    drop(std::os::unix::net::UnixListener::bind(&dead).unwrap());
+    for socket in ["/no/such/engine.sock", dead.to_str().unwrap(), "tcp://127.0.0.1:1"] {
+        let docker = at(socket);
+        let error = docker.offers().await.unwrap_err();
+        assert_eq!((error.kind(), error.effect_of()), (ErrorKind::Unavailable, Effect::None), "{error:?}");
+        assert!(error.how_to_fix().unwrap().contains("start the Docker Engine"), "{error:?}");
+        for error in [
+            docker.capacity(&kind(), &common::install()).await.unwrap_err(),
+            docker.acquire(&common::order(&common::install()), &Told::default()).await.unwrap_err(),
+            docker.held(&common::install()).await.unwrap_err(),
+            docker.power(&guest()).await.unwrap_err(),
+            docker.release(&guest(), &Told::default()).await.unwrap_err(),
+        ] {
+            assert_eq!(
+                (error.kind(), error.effect_of()),
+                (ErrorKind::Unavailable, Effect::None),
+                "{error:?}"
+            );
+        }
+        let checks = docker.doctor().await;
+        assert_eq!(checks.len(), 1);
+        assert!(checks[0].fix.is_some());
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_an_engine_is_told_apart() {
+    let proxy = Engine::start(|_, _| Some(Reply::Text(503, "no healthy upstream")));
+    let error = proxy.backend().offers().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.chain().contains("no healthy upstream"), "{error:?}");
+
+    let page = Engine::start(|_, _| Some(Reply::Text(200, "<html>hello</html>")));
+    let error = page.backend().offers().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Failed);
+    assert!(error.how_to_fix().is_some(), "{error:?}");
+    // A page where a container should be is never taken for "no such container".
+    let page =
+        Engine::start(|_, path| path.contains("/containers/").then_some(Reply::Text(404, "not found")));
+    assert!(page.backend().power(&guest()).await.is_err());
+    assert!(page.backend().release(&guest(), &Told::default()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_does_not_answer_is_left_in_time() {
+    let silent = Engine::start(|_, _| Some(Reply::Silence));
+    let began = tokio::time::Instant::now();
+    let error = silent.backend().offers().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(began.elapsed().as_secs() <= 10, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_may_have_happened() {
+    let cut =
+        Engine::start(|method, path| (method == "POST" && path.ends_with("/stop")).then_some(Reply::Cut));
+    let error = cut.backend().switch().unwrap().stop(&guest()).await.unwrap_err();
+    assert_eq!((error.kind(), error.effect_of()), (ErrorKind::Unavailable, Effect::Unknown), "{error:?}");
+    let cut = Engine::start(|method, path| {
+        (method == "POST" && path == "/containers/create").then_some(Reply::Cut)
+    });
+    let mut order = common::order(&common::install());
+    let error = cut.backend().acquire(&order, &Told::default()).await.unwrap_err();
+    assert_eq!((error.kind(), error.effect_of()), (ErrorKind::Unavailable, Effect::Unknown), "{error:?}");
+    // A question that is lost changed nothing.
+    let cut = Engine::start(|_, path| (path == "/containers/json").then_some(Reply::Cut));
+    order.earlier.tries = 1;
+    let error = cut.backend().held(&order.owner.install).await.unwrap_err();
+    assert_eq!((error.kind(), error.effect_of()), (ErrorKind::Unavailable, Effect::None), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_failed_claim_makes_nothing() {
+    struct NoClaim;
+    #[async_trait::async_trait]
+    impl bbbox_core::backend::AcquireHooks for NoClaim {
+        async fn claim(&self, _: &Guest) -> bbbox_core::Result<()> {
+            Err(bbbox_core::Error::failed("the record cannot be written"))
+        }
+        async fn task(&self, _: &str) -> bbbox_core::Result<()> {
+            Ok(())
+        }
+        fn timing(&self, _: &str, _: std::time::Duration) {}
+        fn progress(&self, _: &str, _: Option<f64>) {}
+    }
+    let engine = Engine::start(|_, _| None);
+    assert!(engine.backend().acquire(&common::order(&common::install()), &NoClaim).await.is_err());
+    assert_eq!(engine.asked("POST"), 0);
+}
+
+#[tokio::test]
+async fn a_stopped_answer_and_a_listing_of_a_newer_engine() {
+    // 304: someone else stopped it between the look and the call.
+    let engine = Engine::start(|method, path| {
+        (method == "POST" && path.ends_with("/stop")).then(|| Reply::Json(304, String::new()))
+    });
+    assert_eq!(engine.backend().switch().unwrap().stop(&guest()).await.unwrap(), Switched::Done);
+    assert_eq!(engine.backend().power(&guest()).await.unwrap(), Some(Power::Running));
+    // A state that this code does not know fails the listing as a whole: never a part of it.
+    let newer = Engine::start(|_, path| {
+        let text = include_str!("../samples/containers.json").replace("\"running\"", "\"hibernated\"");
+        (path == "/containers/json").then_some(Reply::Json(200, text))
+    });
+    assert_eq!(newer.backend().held(&guest().install).await.unwrap_err().kind(), ErrorKind::Failed);
+}
+
+fn frame(stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&[stream, 0, 0, 0], &length[..], payload].concat()
+}
+
+const EXITED: &str = r#"{"ID":"e1","Running":false,"ExitCode":7,"Pid":1}"#;
+const RUNNING: &str = r#"{"ID":"e1","Running":true,"ExitCode":null,"Pid":1}"#;
+
+#[tokio::test]
+async fn an_exit_code_that_comes_late_is_waited_for() {
+    let asked = AtomicUsize::new(0);
+    let engine = Engine::start(move |_, path| match path {
+        "/exec/e1/start" => Some(Reply::Stream([frame(1, b"out"), frame(2, b"err")].concat())),
+        "/exec/e1/json" => {
+            let late = asked.fetch_add(1, Ordering::Relaxed) < 3;
+            Some(Reply::Json(200, if late { RUNNING } else { EXITED }.to_owned()))
+        }
+        _ => None,
+    });
+    let command = engine.backend().reach(&guest()).await.unwrap().command;
+    let Process { stdout, stderr, exit, stdin, .. } = command.spawn(&common::argv(&["x"])).await.unwrap();
+    assert_eq!((common::read(stdout).await, common::read(stderr).await), (b"out".to_vec(), b"err".to_vec()));
+    assert_eq!(exit.await.unwrap(), Exit::Code(7));
+    drop(stdin);
+}
+
+#[tokio::test]
+async fn output_that_is_cut_off_is_an_error_and_not_an_end() {
+    let mut cut = frame(1, b"whole");
+    cut.extend(&frame(1, b"cut in the middle")[..12]);
+    let engine = Engine::start(move |_, path| match path {
+        "/exec/e1/start" => Some(Reply::Stream(cut.clone())),
+        "/exec/e1/json" => Some(Reply::Json(404, r#"{"message":"No such exec instance: e1"}"#.to_owned())),
+        _ => None,
+    });
+    let command = engine.backend().reach(&guest()).await.unwrap().command;
+    let Process { mut stdout, exit, stdin, .. } = command.spawn(&common::argv(&["x"])).await.unwrap();
+    let mut seen = Vec::new();
+    let error = stdout.read_to_end(&mut seen).await.unwrap_err();
+    assert_eq!((seen.as_slice(), error.kind()), (&b"whole"[..], std::io::ErrorKind::UnexpectedEof));
+    let error = exit.await.unwrap_err();
+    assert_eq!((error.kind(), error.effect_of()), (ErrorKind::Unavailable, Effect::Unknown), "{error:?}");
+    drop(stdin);
+}
+
+#[tokio::test]
+async fn an_upgrade_that_a_proxy_swallows_is_told() {
+    let engine = Engine::start(|_, path| (path == "/exec/e1/start").then_some(Reply::Text(200, "")));
+    let command = engine.backend().reach(&guest()).await.unwrap().command;
+    let error = command.spawn(&common::argv(&["x"])).await.unwrap_err();
+    assert_eq!(error.effect_of(), Effect::Unknown, "{error:?}");
+}
