@@ -4,7 +4,7 @@
 //! and once to be run. Each list of files is read from the checkout, so a new script or example is not forgotten.
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
 };
 
@@ -116,7 +116,8 @@ pub(super) fn all(root: &Path) -> Result<Vec<Part>> {
             5,
         )
         .unless_fails(cargo("deny fetch db").minutes(2), "the advisory database could not be fetched"),
-        Part::new("scripts", Needs::Machine, Child::new("shellcheck").dir(root).args(scripts(root)?), 2),
+        Part::new("scripts", Needs::Machine, Child::new("shellcheck").dir(root).args(["--severity=warning"]).args(scripts(root)?), 2),
+        Part::new("build", Needs::Rust, cargo("build --workspace --all-targets --locked"), 25),
         Part::new("tests", Needs::Machine, cargo("nextest run --workspace --locked --no-fail-fast --status-level pass --success-output immediate"), 30)
             .counted(count::nextest),
         Part::new("doctests", Needs::Machine, cargo("test --workspace --locked --doc"), 10)
@@ -137,10 +138,17 @@ pub(super) fn all(root: &Path) -> Result<Vec<Part>> {
         ("crash local", "crash --backend local", 15),
         ("crash docker", "crash --backend docker", 20),
     ] {
-        let child = cargo(&format!("run --quiet --locked --package conformance -- {args} --json"));
+        let suite = programs(root).join("conformance");
+        let child = Child::new(suite).dir(root).args(args.split(' ')).args(["--json"]);
         parts.push(Part::new(name, Needs::Machine, child, minutes).counted(count::conformance));
     }
     Ok(parts)
+}
+
+/// Where the part `build` leaves programs. They are run from there: `cargo run` of one package would take other
+/// features of what all packages share, and compile most of it once more.
+fn programs(root: &Path) -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir)).join("debug")
 }
 
 /// Every shell script of the checkout, by its name or its first line.
