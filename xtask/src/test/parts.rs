@@ -116,13 +116,16 @@ pub(super) fn all(root: &Path) -> Result<Vec<Part>> {
             5,
         )
         .unless_fails(cargo("deny fetch db").minutes(2), "the advisory database could not be fetched"),
-        Part::new("scripts", Needs::Machine, Child::new("shellcheck").dir(root).args(["--severity=warning"]).args(scripts(root)?), 2),
         Part::new("build", Needs::Rust, cargo("build --workspace --all-targets --locked"), 25),
         Part::new("tests", Needs::Machine, cargo("nextest run --workspace --locked --no-fail-fast --status-level pass --success-output immediate"), 30)
             .counted(count::nextest),
         Part::new("doctests", Needs::Machine, cargo("test --workspace --locked --doc"), 10)
             .counted(count::cargo_test),
     ];
+    for (scripts, shell) in scripts(root)? {
+        let child = Child::new("shellcheck").dir(root).args(["--severity=warning", "--exclude=SC1007"]);
+        parts.insert(6, Part::new("scripts", Needs::Machine, child.args(shell).args(scripts), 2));
+    }
     // cargo-hack checks the default members in place of a package that stands at the workspace's root.
     for features in facade_features(root)? {
         let child = cargo("check --package bbbox --lib --locked --features").args([&features]);
@@ -151,18 +154,21 @@ fn programs(root: &Path) -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir)).join("debug")
 }
 
-/// Every shell script of the checkout, by its name or its first line.
-fn scripts(root: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
+/// Every shell script of the checkout: those whose first line names their shell, and those that a program sends to a
+/// POSIX sh, with the argument that says so.
+fn scripts(root: &Path) -> Result<Vec<(Vec<PathBuf>, Option<&'static str>)>> {
+    let (mut whole, mut sent) = (Vec::new(), Vec::new());
     for file in files(root)? {
-        let is_script = file.extension().is_some_and(|ext| ext == "sh")
-            || fs::read(&file).is_ok_and(|bytes| {
-                let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
-                line.starts_with(b"#!") && line.ends_with(b"sh")
-            });
-        found.extend(is_script.then_some(file));
+        let bytes = fs::read(&file).map_err(|e| Fault::file("read", &file, e))?;
+        let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
+        if line.starts_with(b"#!") && line.ends_with(b"sh") {
+            whole.push(file);
+        } else if file.extension().is_some_and(|ext| ext == "sh") {
+            sent.push(file);
+        }
     }
-    Ok(found)
+    let kinds = [(whole, None), (sent, Some("--shell=sh"))];
+    Ok(kinds.into_iter().filter(|(files, _)| !files.is_empty()).collect())
 }
 
 /// What the facade must compile with: nothing, each feature alone, all of them.
