@@ -56,7 +56,7 @@ fn hold(broken: &[String]) {
 
 /// Whether a file holds tests only.
 fn is_test(path: &str) -> bool {
-    path.contains("/tests/") || path.ends_with("/tests.rs") || path.contains("/src/tidy/")
+    ["/tests/", "/tests.rs", "_tests.rs", "/testing.rs", "/src/tidy/"].iter().any(|part| path.contains(part))
 }
 
 /// The lines of a Rust file that are compiled into the program, numbered from 1: no comments, and nothing below the
