@@ -5,8 +5,6 @@
 //! the records bring their own.
 
 mod box_log;
-#[cfg(test)]
-mod box_log_tests;
 mod connection;
 mod fault;
 mod folder;

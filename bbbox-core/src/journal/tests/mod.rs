@@ -6,6 +6,7 @@ mod crash;
 mod queue;
 mod replay;
 mod retry;
+mod seeds;
 mod toy;
 mod undo;
 
@@ -40,7 +41,16 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { now: AtomicI64::new(1_800_000_000_000), random: AtomicU64::new(1) })
+        Self::of(1)
+    }
+
+    pub(super) fn of(seed: u64) -> Arc<Self> {
+        Arc::new(Self { now: AtomicI64::new(1_800_000_000_000), random: AtomicU64::new(seed) })
+    }
+
+    /// A number below `below`.
+    pub(super) fn pick(&self, below: usize) -> usize {
+        usize::try_from(self.random() >> 33).unwrap() % below
     }
 
     pub(super) fn random(&self) -> u64 {

@@ -195,7 +195,7 @@ fn pruning_keeps_what_is_live_and_what_holds_a_box() {
         .live(async {
             let acquire = t.ask("acquire", false).unwrap();
             t.journal.idle().await;
-            let other = World { now: AtomicI64::new(0), random: AtomicU64::new(99) }.box_id();
+            let other = World::of(99).box_id();
             let done = start(&t.journal, begin("acquire", std::slice::from_ref(&other), on(&other)));
             t.journal.wait(&done).await.unwrap();
             assert_eq!(t.journal.prune(t.life.now()).unwrap(), 0, "it ended just now");

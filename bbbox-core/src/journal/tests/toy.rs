@@ -14,6 +14,8 @@ use crate::error::Effect;
 /// What a call to the provider does besides its work.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
+    /// Nothing: this call is as it should be.
+    None,
     /// It refuses for now and did nothing.
     Down,
     /// It did its work, and the reply is lost.
@@ -58,7 +60,7 @@ impl Provider {
         let fault = inside.faults.iter_mut().find(|(v, _)| *v == verb).and_then(|(_, left)| left.pop_front());
         let down = || Error::unavailable(format!("{verb}: no answer"));
         match fault {
-            None => work(&mut inside),
+            None | Some(Fault::None) => work(&mut inside),
             Some(Fault::Down) => return Err(down()),
             Some(Fault::Lost) => {
                 work(&mut inside);
@@ -165,8 +167,13 @@ async fn release(cx: Context, provider: Provider, args: OneBox) -> Result<(), Ha
         .await?;
     cx.step("destroy")
         .run(async |a: Attempt| {
+            let mut effect = Effect::None;
             for claim in &claims {
-                provider.destroy(claim)?;
+                provider.destroy(claim).map_err(|error| match error.effect_of() {
+                    Effect::None => error.effect(effect),
+                    _ => error,
+                })?;
+                effect = Effect::Applied;
                 a.env().point("provider destroyed").await;
             }
             Ok(())
@@ -229,6 +236,10 @@ pub(super) fn toy(store: &Arc<Store>, env: Arc<dyn Env>, provider: &Provider) ->
         .on_end(|tx, end| {
             let sql = match end.state {
                 State::Failed | State::Cancelled => "DELETE FROM claims WHERE operation = ?1",
+                State::Unknown if end.kind == "release" => {
+                    let sql = "UPDATE claims SET state = 'unknown' WHERE box = ?1";
+                    return Ok(tx.execute(sql, [end.boxes[0].as_str()]).map(drop)?);
+                }
                 State::Unknown => "UPDATE claims SET state = 'unknown' WHERE operation = ?1",
                 _ => return Ok(()),
             };

@@ -1,12 +1,15 @@
 //! What the box log keeps, drops and survives.
 
-use super::{
-    BoxLog, LogEvent, Logged,
-    box_log::{LONGEST_WORDS, clipped},
-};
-use crate::id::BoxId;
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
+
+use crate::{
+    id::BoxId,
+    store::{
+        BoxLog, LogEvent, Logged,
+        box_log::{LONGEST_WORDS, clipped},
+    },
+};
 
 fn box_id(n: u64) -> BoxId {
     BoxId::parse(format!("bx{n:012}")).unwrap()

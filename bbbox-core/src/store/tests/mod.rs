@@ -1,5 +1,7 @@
 //! The store on real files, with a real second process.
 
+mod box_log;
+
 use std::{
     io::{BufRead, BufReader},
     path::Path,
