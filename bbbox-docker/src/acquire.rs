@@ -36,11 +36,16 @@ impl Inner {
     async fn make(&self, order: &Order, claimed: &Guest, hooks: &dyn AcquireHooks) -> Result<Guest> {
         let kind = order.owner.kind.as_str();
         let name = self.config.image(kind);
-        let mut seen = self.grant().await?;
+        let (mut seen, _finding) = tokio::select! {
+            found = self.grant_to_ask() => found?,
+            () = order.cancel.cancelled() => return Err(taken_back()),
+        };
         loop {
             if !seen.grant.has_docker() && order.features.iter().any(|feature| feature.as_str() == "docker") {
+                let why = seen.refusal.clone().unwrap_or_else(|| "privileged is off".to_owned());
+                self.granted(seen).await?;
                 return Err(Error::refused("this engine does not grant what Docker inside a box needs")
-                    .because_of(seen.refusal.unwrap_or_else(|| "privileged is off".to_owned())));
+                    .because_of(why));
             }
             if order.cancel.is_cancelled() {
                 return Err(taken_back());

@@ -42,6 +42,7 @@ pub(crate) struct Inner {
     pub(crate) host: Host,
     pub(crate) engine: Arc<Engine>,
     known: Mutex<Known>,
+    finding: tokio::sync::Mutex<()>,
 }
 
 /// What was learned about the engine. Read again after an error, as another engine may answer then.
@@ -67,7 +68,14 @@ impl Docker {
             }
         };
         let engine = Arc::new(Engine::new(host.clone()));
-        Ok(Self(Arc::new(Inner { id, config, host, engine, known: Mutex::default() })))
+        Ok(Self(Arc::new(Inner {
+            id,
+            config,
+            host,
+            engine,
+            known: Mutex::default(),
+            finding: tokio::sync::Mutex::default(),
+        })))
     }
 }
 
@@ -92,24 +100,50 @@ impl Inner {
         })
     }
 
-    /// What the engine is known to grant: from this process, else from its own note, else all that is configured.
-    pub(crate) async fn grant(&self) -> Result<Seen> {
+    /// What the engine is known to grant: from this process, else from its own note; `None` when that is not known.
+    pub(crate) async fn known_grant(&self) -> Result<Option<Seen>> {
         if !self.config.privileged {
-            return Ok(Seen { grant: Grant::Plain, refusal: None });
+            return Ok(Some(Seen { grant: Grant::Plain, refusal: None }));
         }
         if let Some(seen) = self.lock().seen.clone() {
-            return Ok(seen);
+            return Ok(Some(seen));
         }
-        let info = self.info().await?;
-        let seen = if privilege::is_rootless(&info) {
-            Seen { grant: Grant::Plain, refusal: Some("the engine runs without root".to_owned()) }
-        } else {
-            privilege::noted(&self.engine, &info)
-                .await?
-                .unwrap_or(Seen { grant: Grant::Privileged, refusal: None })
-        };
-        self.lock().seen = Some(seen.clone());
+        let seen = privilege::noted(&self.engine, &self.info().await?).await?;
+        self.lock().seen.clone_from(&seen);
         Ok(seen)
+    }
+
+    /// What to ask for when nothing is known: full privilege, wherever that can be.
+    pub(crate) async fn first_grant(&self) -> Result<Seen> {
+        let plain = |refusal| Seen { grant: Grant::Plain, refusal };
+        if !self.config.privileged {
+            return Ok(plain(None));
+        }
+        if privilege::is_rootless(&self.info().await?) {
+            return Ok(plain(Some("the engine runs without root".to_owned())));
+        }
+        Ok(Seen { grant: Grant::Privileged, refusal: None })
+    }
+
+    /// What the engine grants, as far as that can be said without making anything.
+    pub(crate) async fn grant(&self) -> Result<Seen> {
+        match self.known_grant().await? {
+            Some(seen) => Ok(seen),
+            None => self.first_grant().await,
+        }
+    }
+
+    /// What a new box asks for. While it is not known what the engine grants, one box at a time finds out: whoever
+    /// gets the guard.
+    pub(crate) async fn grant_to_ask(&self) -> Result<(Seen, Option<tokio::sync::MutexGuard<'_, ()>>)> {
+        if let Some(seen) = self.known_grant().await? {
+            return Ok((seen, None));
+        }
+        let finding = self.finding.lock().await;
+        match self.known_grant().await? {
+            Some(seen) => Ok((seen, None)),
+            None => Ok((self.first_grant().await?, Some(finding))),
+        }
     }
 
     /// Keeps what the engine turned out to grant; at the engine, too, when that is less than was asked for.

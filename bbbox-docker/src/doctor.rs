@@ -119,7 +119,9 @@ impl Inner {
                 "privileges",
                 CheckOutcome::Warning,
                 format!("boxes get no privileges, so Docker does not run inside them{said}"),
-                Some("use an engine that runs as root, or set `privileged = false`"),
+                Some(
+                    "use an engine that grants privileges and build the image again, which finds out anew; or set `privileged = false`",
+                ),
             ),
         }
     }

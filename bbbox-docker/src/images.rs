@@ -172,7 +172,8 @@ impl Inner {
         let image = image.ok_or_else(|| Error::failed("the engine built an image and does not have it"))?;
         let labels = Labels::from([(map::TRIAL.to_owned(), Timestamp::now().to_string())]);
         let spec = Spec { hostname: "trial".to_owned(), image: &image, size: TRIAL_SIZE, labels };
-        let mut seen = self.grant().await?;
+        // From the top, whatever is known: a new build is the time to find out anew what the engine grants.
+        let mut seen = self.first_grant().await?;
         let id = loop {
             let made = self.engine.create(name, spec.body(&seen.grant)).await?;
             let id = made.ok_or_else(|| Error::failed(format!("there is a container {name} already")))?;

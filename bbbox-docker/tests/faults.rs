@@ -65,13 +65,18 @@ impl Engine {
     }
 
     fn backend(&self) -> Docker {
+        self.backend_with(false)
+    }
+
+    fn backend_with(&self, privileged: bool) -> Docker {
         let host = Some(self.socket.to_str().unwrap().to_owned());
-        let config = DockerConfig { host, privileged: false, ..DockerConfig::default() };
+        let config = DockerConfig { host, privileged, ..DockerConfig::default() };
         Docker::connect(BackendId::parse("docker").unwrap(), config).unwrap()
     }
 
-    fn asked(&self, what: &str) -> usize {
-        self.asked.lock().unwrap().iter().filter(|line| line.starts_with(what)).count()
+    /// The requests that begin with `what`, with their bodies.
+    fn asked(&self, what: &str) -> Vec<String> {
+        self.asked.lock().unwrap().iter().filter(|line| line.starts_with(what)).cloned().collect()
     }
 }
 
@@ -128,7 +133,7 @@ async fn answer(mut stream: UnixStream, script: Script, log: Arc<Mutex<Vec<Strin
     let mut body = vec![0; length.map_or(0, |n| n.parse().unwrap())];
     stream.read_exact(&mut body).await.unwrap();
     let path = target.split('?').next().unwrap();
-    log.lock().unwrap().push(format!("{method} {path}"));
+    log.lock().unwrap().push(format!("{method} {path} {}", String::from_utf8_lossy(&body)));
     let (status, kind, body) = match script(&method, path) {
         Reply::Json(status, body) => (status, "application/json", body.into_bytes()),
         Reply::Text(status, body) => (status, "text/html", body.as_bytes().to_vec()),
@@ -247,7 +252,7 @@ async fn a_failed_claim_makes_nothing() {
     }
     let engine = Engine::start(|_, _| None);
     assert!(engine.backend().acquire(&common::order(&common::install()), &NoClaim).await.is_err());
-    assert_eq!(engine.asked("POST"), 0);
+    assert!(engine.asked("POST").is_empty());
 }
 
 #[tokio::test]
@@ -317,4 +322,76 @@ async fn an_upgrade_that_a_proxy_swallows_is_told() {
     let command = engine.backend().reach(&guest()).await.unwrap().command;
     let error = command.spawn(&common::argv(&["x"])).await.unwrap_err();
     assert_eq!(error.effect_of(), Effect::Unknown, "{error:?}");
+}
+
+/// An engine that starts no container until `refusals` were refused, and whose processes have the capabilities `has`.
+fn hardened(refusals: usize, has: &'static str) -> Engine {
+    let (made, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    Engine::start(move |method, path| {
+        let id = |n: usize| format!(r#"{{"Id":"c{n}","Warnings":[]}}"#);
+        match (method, path) {
+            ("GET", "/volumes") => Some(Reply::Json(200, r#"{"Volumes":[]}"#.to_owned())),
+            ("POST", "/volumes/create") => Some(Reply::Json(
+                201,
+                r#"{"Name":"n","Driver":"local","Mountpoint":"/","Labels":{},"Options":{}}"#.to_owned(),
+            )),
+            ("DELETE", p) if p.starts_with("/volumes/") => {
+                Some(Reply::Json(404, r#"{"message":"get x: no such volume"}"#.to_owned()))
+            }
+            ("DELETE", _) => Some(Reply::Json(204, String::new())),
+            ("POST", "/containers/create") => {
+                Some(Reply::Json(201, id(made.fetch_add(1, Ordering::Relaxed) + 1)))
+            }
+            // What the container prints: the look's own words, then a box's.
+            ("POST", p) if p.ends_with("/attach") => {
+                Some(Reply::Stream(frame(1, format!("{has}\nbb-box: ready\n").as_bytes())))
+            }
+            // The second container is the look, which is never refused.
+            ("POST", "/containers/c2/start") => Some(Reply::Json(204, String::new())),
+            ("POST", p) if p.ends_with("/start") && refused.fetch_add(1, Ordering::Relaxed) < refusals => {
+                let message = include_str!("../samples/privileged-refused.txt").trim();
+                Some(Reply::Json(500, format!(r#"{{"message":"{message}"}}"#)))
+            }
+            ("POST", p) if p.ends_with("/start") => Some(Reply::Json(204, String::new())),
+            _ => None,
+        }
+    })
+}
+
+#[tokio::test]
+async fn an_engine_that_refuses_full_privilege_gives_all_but_what_it_lacks() {
+    let engine = hardened(1, "000001fffeffffff");
+    let docker = engine.backend_with(true);
+    let order = common::order(&common::install());
+    let guest = docker.acquire(&order, &Told::default()).await.unwrap();
+    assert_eq!(guest.reference, "c3");
+    assert_eq!(
+        guest.facts["docker"],
+        "inside, with every capability but SYS_RESOURCE, which the engine lacks"
+    );
+    assert_eq!(engine.asked("DELETE /containers/c1").len(), 1, "what the refusal left is removed");
+    let made = engine.asked("POST /containers/create");
+    assert_eq!(made.len(), 3);
+    assert!(made[0].contains(r#""Privileged":true"#));
+    assert!(made[2].contains(r#""SYS_ADMIN""#) && !made[2].contains(r#""SYS_RESOURCE""#), "{}", made[2]);
+    assert!(!made[2].contains(r#""Privileged":true"#));
+    let noted = engine.asked("POST /volumes/create");
+    assert!(noted[0].contains("all but SYS_RESOURCE") && noted[0].contains("apply caps"), "{noted:?}");
+    assert!(docker.offers().await.unwrap()[0].capabilities.has("docker"));
+    // The next one asks for that at once.
+    docker.acquire(&common::order(&common::install()), &Told::default()).await.unwrap();
+    assert_eq!(engine.asked("POST /containers/create").len(), 4);
+}
+
+#[tokio::test]
+async fn an_engine_that_grants_nothing_gives_boxes_without_docker() {
+    let engine = hardened(9, "000001ffffffffff");
+    let docker = engine.backend_with(true);
+    let mut order = common::order(&common::install());
+    order.features.insert(bbbox_core::kind::Feature::parse("docker").unwrap());
+    let error = docker.acquire(&order, &Told::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    assert!(error.chain().contains("apply caps"), "the engine's own words: {error:?}");
+    assert_eq!(engine.asked("POST /containers/create").len(), 2, "no box is made that would not serve");
+    assert!(!docker.offers().await.unwrap()[0].capabilities.has("docker"), "and it is not offered again");
 }

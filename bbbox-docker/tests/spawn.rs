@@ -142,6 +142,12 @@ async fn a_killed_process_takes_its_session_with_it() {
         assert_eq!(sh(&*command, "pgrep -a sleep").await.lines().count(), 2, "only its own session ends");
         drop(stdin);
         other.kill.await.unwrap();
+        // One that took a new environment is not found, and that is told.
+        let hidden = command.spawn(&argv(&["env", "-i", "sleep", "1006"])).await.unwrap();
+        while sh(&*command, "pgrep -fxc 'sleep 1006' || :").await == "0" {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(hidden.kill.await.unwrap_err().kind(), bbbox_core::ErrorKind::Failed);
         // After its own end, and at once after a start.
         let done = command.spawn(&argv(&["true"])).await.unwrap();
         done.exit.await.unwrap();
