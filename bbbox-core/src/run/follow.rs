@@ -3,7 +3,10 @@
 //! Bytes pass through a small buffer and are neither kept nor changed. A stream that breaks is opened again where
 //! it was; the end is only what the box says is the end.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -131,9 +134,10 @@ impl Session {
         let dir = self.job_dir(job).await?;
         let argv = ["/bin/sh", "-c", script, "sh", &dir].map(str::to_owned);
         let Process { mut stdin, exit, kill, stdout, stderr } = self.transport().await?.spawn(&argv).await?;
-        let mut sent = 0;
+        let sent = AtomicU64::new(0);
         let mut buffer = vec![0; BUFFER];
-        let all = async {
+        let count = &sent;
+        let all = async move {
             loop {
                 let n = from.read(&mut buffer).await.map_err(|error| {
                     Error::failed("the input for the job could not be read").at("job", job).because(error)
@@ -141,12 +145,13 @@ impl Session {
                 if n == 0 || stdin.write_all(&buffer[..n]).await.is_err() {
                     break;
                 }
-                sent += n as u64;
+                count.fetch_add(n as u64, Ordering::Relaxed);
                 if stdin.flush().await.is_err() {
                     break;
                 }
             }
             let _ = stdin.shutdown().await;
+            drop(stdin);
             std::future::pending::<Result<()>>().await
         };
         // Whoever waits at the other end of the pipe decides when it is over, not what is left to send.
@@ -158,7 +163,7 @@ impl Session {
         if done.is_err() {
             let _ = kill.await;
         }
-        done.map(|()| sent)
+        done.map(|()| sent.into_inner())
     }
 
     async fn job_dir(&self, job: &JobId) -> Result<String> {

@@ -1,9 +1,16 @@
 //! A transport to this machine, for tests: each box is a home directory.
 
-use std::{process::Stdio, sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    process::Stdio,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use tempfile::TempDir;
+use tokio::{io::AsyncWrite, process::ChildStdin};
 
 use super::{Runners, Session};
 use crate::{
@@ -79,7 +86,7 @@ impl Transport for Local {
             command.spawn().map_err(|error| Error::unavailable("could not start").because(error))?;
         let pid = child.id().unwrap();
         Ok(Process {
-            stdin: Box::new(child.stdin.take().unwrap()),
+            stdin: Box::new(Closing(child.stdin.take())),
             stdout: Box::new(child.stdout.take().unwrap()),
             stderr: Box::new(child.stderr.take().unwrap()),
             exit: Box::pin(async move {
@@ -103,6 +110,31 @@ impl Transport for Local {
 
     async fn route(&self, port: u16) -> Result<Route> {
         Ok(Route::Tcp { host: "127.0.0.1".into(), port })
+    }
+}
+
+/// A pipe that closes at shutdown, which tokio's own does only when it is dropped.
+struct Closing(Option<ChildStdin>);
+
+impl AsyncWrite for Closing {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        match &mut self.0 {
+            Some(pipe) => Pin::new(pipe).poll_write(cx, bytes),
+            None => Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        self.0 = None;
+        Poll::Ready(Ok(()))
     }
 }
 
