@@ -6,6 +6,7 @@
 //! box. Nothing here knows a provider, and nothing is installed in a box.
 
 pub mod posix;
+pub mod powershell;
 
 mod follow;
 mod job;
