@@ -99,8 +99,8 @@ impl Child {
         Err(Fault { what: why, output: Some(output).filter(|text| !text.trim().is_empty()) })
     }
 
-    /// Runs it and answers its first line of output, or `None` when it failed or is not there.
-    pub(crate) fn first_line(&self) -> Option<String> {
+    /// Runs it and answers its output, or `None` when it failed or is not there. Nothing of it is kept.
+    pub(crate) fn ask(&self) -> Option<String> {
         let mut command = Command::new(&self.argv[0]);
         command.args(&self.argv[1..]).stdin(Stdio::null()).stderr(Stdio::null());
         let child = command.stdout(Stdio::piped()).spawn().ok()?;
@@ -112,7 +112,7 @@ impl Child {
             return None;
         };
         let output = output.ok().filter(|output| output.status.success())?;
-        Some(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     fn name(&self) -> String {

@@ -54,7 +54,7 @@ pub(super) fn start() -> Result<String> {
 /// The version of the engine that answers, if one does.
 fn version() -> Option<String> {
     let ask = ["version", "--format", "{{.Server.Version}}"];
-    Child::new(place::find("docker")?).args(ask).first_line()
+    Child::new(place::find("docker")?).args(ask).ask().map(|version| version.trim().to_owned())
 }
 
 fn log_file() -> PathBuf {

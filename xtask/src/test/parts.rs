@@ -200,13 +200,12 @@ fn foreign_examples(root: &Path) -> Result<Vec<PathBuf>> {
 pub(crate) fn files(root: &Path) -> Result<Vec<PathBuf>> {
     let git = ["-C", &root.to_string_lossy(), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         .map(str::to_owned);
-    let said = Child::new("git").args(git).run(&root.join("target/xtask/files"))?;
-    let mut files: Vec<_> = said
-        .stdout
-        .split_terminator('\0')
-        .map(|name| root.join(name))
-        .filter(|file| file.is_file())
-        .collect();
+    let named = Child::new("git")
+        .args(git)
+        .ask()
+        .ok_or_else(|| Fault::new("git does not list the checkout's files"))?;
+    let mut files: Vec<_> =
+        named.split_terminator('\0').map(|name| root.join(name)).filter(|file| file.is_file()).collect();
     files.sort();
     Ok(files)
 }
