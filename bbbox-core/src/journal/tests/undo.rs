@@ -190,3 +190,22 @@ fn a_run_that_a_crash_cut_off_may_have_had_an_effect() {
             .unwrap();
     }
 }
+
+#[test]
+fn an_effect_that_can_be_read_back_leaves_nothing_unknown() {
+    let (journal, life) = journal(|b| {
+        b.operation("start", 1, |cx: Context, (): ()| async move {
+            let start = cx.step("start").observable();
+            start.run(async |_| Err::<(), _>(Error::failed("no").effect(Effect::Unknown))).await
+        })
+    });
+    let box_id = World::new().box_id();
+    life.live(async {
+        let id = start(&journal, begin("start", std::slice::from_ref(&box_id), json!(null)));
+        journal.wait(&id).await.unwrap_err();
+        assert_eq!(state_of(&journal, &id), State::Failed);
+        assert!(journal.live(&box_id).unwrap().is_empty());
+        assert_eq!(journal.history(&box_id).unwrap().len(), 1);
+    })
+    .unwrap();
+}
