@@ -15,7 +15,10 @@ use tokio::{
     process::{Child, ChildStdin, ChildStdout, Command},
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    transport::Closing,
+};
 
 /// A byte stream in both directions.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -79,7 +82,7 @@ impl Route {
                     .map_err(|e| Error::failed(format!("could not start {program:?}")).because(e))?;
                 match (child.stdout.take(), child.stdin.take()) {
                     (Some(from), Some(to)) => {
-                        Ok(Box::new(CommandStream { from, to: Some(to), _child: child }))
+                        Ok(Box::new(CommandStream { from, to: Closing::new(to), _child: child }))
                     }
                     _ => Err(Error::failed(format!("{program:?} has no stdin or stdout"))),
                 }
@@ -91,8 +94,7 @@ impl Route {
 /// A command's two pipes as one stream; dropping it ends the command.
 struct CommandStream {
     from: ChildStdout,
-    /// Gone once it was shut down: only closing a pipe tells the other end.
-    to: Option<ChildStdin>,
+    to: Closing<ChildStdin>,
     _child: Child,
 }
 
@@ -108,19 +110,15 @@ impl AsyncRead for CommandStream {
 
 impl AsyncWrite for CommandStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.to {
-            Some(to) => Pin::new(to).poll_write(cx, buf),
-            None => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-        }
+        Pin::new(&mut self.to).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.to.as_mut().map_or(Poll::Ready(Ok(())), |to| Pin::new(to).poll_flush(cx))
+        Pin::new(&mut self.to).poll_flush(cx)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.to = None;
-        Poll::Ready(Ok(()))
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.to).poll_shutdown(cx)
     }
 }
 

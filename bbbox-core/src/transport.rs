@@ -3,7 +3,11 @@
 //! A backend supplies a [`Transport`]; running commands, jobs, copies and terminals are written once, in this
 //! crate, on [`Transport::spawn`]. A transport never knows what its caller runs.
 
-use std::fmt;
+use std::{
+    fmt, io,
+    pin::Pin,
+    task::{Context, Poll},
+};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -16,6 +20,39 @@ use crate::{error::Result, kind::Shell, route::Route};
 pub type Sink = Box<dyn AsyncWrite + Send + Unpin>;
 /// Bytes that come from a process.
 pub type Source = Box<dyn AsyncRead + Send + Unpin>;
+
+/// A writer that is dropped when it is shut down: for a pipe, whose other end reads the end only then.
+#[derive(Debug)]
+pub struct Closing<W>(Option<W>);
+
+impl<W> Closing<W> {
+    /// Wraps a writer, such as a child's stdin.
+    #[must_use]
+    pub const fn new(writer: W) -> Self {
+        Self(Some(writer))
+    }
+}
+
+impl<W: AsyncWrite + Unpin> AsyncWrite for Closing<W> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.0 {
+            Some(writer) => Pin::new(writer).poll_write(cx, buf),
+            None => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.as_mut().map_or(Poll::Ready(Ok(())), |writer| Pin::new(writer).poll_flush(cx))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(writer) = &mut self.0 {
+            std::task::ready!(Pin::new(writer).poll_shutdown(cx))?;
+            self.0 = None;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
