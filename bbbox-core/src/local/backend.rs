@@ -14,7 +14,7 @@ use super::{
     transport::{Inside, is_admin},
 };
 use crate::{
-    Error, Result,
+    Error, ErrorKind, Result,
     backend::{
         AcquireHooks, Backend, Check, CheckOutcome, Nature, Offer, Order, Reach, Relabel, ReleaseHooks,
         Released, Resize, Switch, Switched,
@@ -23,7 +23,7 @@ use crate::{
     config::Amount,
     driver::Settings as _,
     guest::{Guest, Held, Owner, Power, StopCause},
-    id::{BackendId, InstallId, KindId},
+    id::{BackendId, BoxId, InstallId, KindId},
     kind::{Arch, Capabilities},
     size::Size,
 };
@@ -99,9 +99,7 @@ impl Local {
     /// Finishes the guest of `record`, which is claimed.
     async fn make(&self, record: &Record) -> Result<()> {
         let dir = &self.dir;
-        for path in leftovers(dir, &record.owner.install, &record.owner.box_id) {
-            client::remove(&path).await?;
-        }
+        self.tidy(&record.owner.install, &record.owner.box_id).await?;
         let folder = match Folder::named(dir, &record.owner.box_id)? {
             Some((folder, found)) => {
                 if found != *record {
@@ -114,13 +112,33 @@ impl Local {
         running::start(&folder, record).await.map(drop)
     }
 
-    async fn remove(&self, folder: &Folder, record: &Record) -> Result<()> {
-        // Held until the folder is gone, so that nothing starts it meanwhile.
+    async fn remove(&self, guest: &Guest) -> Result<Released> {
+        let mut removed = Released::AlreadyGone;
+        if let Some((folder, record)) = self.owned(guest)? {
+            match self.retire(&folder, &record).await {
+                Ok(()) => removed = Released::Removed,
+                // Another release of it was first.
+                Err(e) if e.kind() == ErrorKind::Gone => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.tidy(&guest.install, &guest.box_id).await?;
+        Ok(removed)
+    }
+
+    async fn retire(&self, folder: &Folder, record: &Record) -> Result<()> {
+        // Held until the folder has its name no more, so that nothing starts it meanwhile.
         let (_lock, _) = running::end(folder, record).await?;
-        let [_, old] = leftovers(&self.dir, &record.owner.install, &record.owner.box_id);
-        client::remove(&old).await?;
-        folder.retire(&self.dir, &record.owner)?;
-        client::remove(&old).await
+        self.tidy(&record.owner.install, &record.owner.box_id).await?;
+        folder.retire(&self.dir, &record.owner)
+    }
+
+    /// Removes what an acquire or a release that did not end has left.
+    async fn tidy(&self, install: &InstallId, id: &BoxId) -> Result<()> {
+        for path in leftovers(&self.dir, install, id) {
+            client::remove(&path).await?;
+        }
+        Ok(())
     }
 }
 
@@ -196,23 +214,14 @@ impl Backend for Local {
             self.make(&record).await.map_err(|e| e.at("box", &order.owner.box_id))?;
         }
         if order.cancel.is_cancelled() {
-            if let Some((folder, record)) = self.owned(&guest)? {
-                self.remove(&folder, &record).await?;
-            }
+            self.remove(&guest).await?;
             return Err(cancelled());
         }
         Ok(guest)
     }
 
     async fn release(&self, guest: &Guest, _hooks: &dyn ReleaseHooks) -> Result<Released> {
-        if let Some((folder, record)) = self.owned(guest)? {
-            self.remove(&folder, &record).await?;
-            return Ok(Released::Removed);
-        }
-        for path in leftovers(&self.dir, &guest.install, &guest.box_id) {
-            client::remove(&path).await?;
-        }
-        Ok(Released::AlreadyGone)
+        self.remove(guest).await
     }
 
     async fn power(&self, guest: &Guest) -> Result<Option<Power>> {

@@ -7,7 +7,7 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, ErrorKind as Io, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -72,13 +72,13 @@ impl Folder {
             file.sync_all()?;
             fs::rename(&new, &path)
         };
-        put().map_err(|e| fault("could not record a guest's owner", &path, e))
+        put().map_err(|e| lost("could not record a guest's owner", &path, e))
     }
 
     /// Takes the guest away, whole: what is left is no guest, and is what [`leftovers`] names.
     pub(super) fn retire(&self, dir: &Path, owner: &Owner) -> Result<()> {
         fs::rename(&self.0, beside(dir, ".old", &owner.install, &owner.box_id))
-            .map_err(|e| fault("could not remove a guest", &self.0, e))
+            .map_err(|e| lost("could not remove a guest", &self.0, e))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -95,7 +95,7 @@ impl Folder {
         let path = self.0.join("keeper");
         let marked =
             OpenOptions::new().append(true).open(&path).and_then(|mut file| file.write_all(b"ending\n"));
-        marked.map_err(|e| fault("could not record the end of a guest's processes", &path, e))
+        marked.map_err(|e| lost("could not record the end of a guest's processes", &path, e))
     }
 
     /// The boot in which the guest shut itself down, if it did.
@@ -104,16 +104,19 @@ impl Folder {
         Some(text.trim_end().to_owned()).filter(|boot| !boot.is_empty())
     }
 
-    /// The guest's lock, or `None` while another, or the keeper, holds it.
+    /// The guest's lock, or `None` while another, or the keeper, holds it; `Gone` when the guest was removed.
     pub(super) fn try_lock(&self) -> Result<Option<File>> {
         let path = self.0.join("lock");
-        let file = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(&path);
-        let file = file.map_err(|e| fault("could not lock a guest", &path, e))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
-            Err(fs::TryLockError::WouldBlock) => Ok(None),
-            Err(fs::TryLockError::Error(e)) => Err(fault("could not lock a guest", &path, e)),
-        }
+        let lock = || {
+            let file = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(&path)?;
+            match file.try_lock() {
+                // Whoever held it may have removed the guest, and another may have been made since.
+                Ok(()) => Ok((file.metadata()?.ino() == fs::metadata(&path)?.ino()).then_some(file)),
+                Err(fs::TryLockError::WouldBlock) => Ok(None),
+                Err(fs::TryLockError::Error(e)) => Err(e),
+            }
+        };
+        lock().map_err(|e| lost("could not lock a guest", &path, e))
     }
 
     fn record(&self) -> Result<Option<Record>> {
@@ -142,6 +145,14 @@ fn beside(dir: &Path, what: &str, install: &InstallId, id: &BoxId) -> PathBuf {
 /// Makes a directory for its owner alone, and those above it; one that is there is left as it is.
 pub(super) fn private(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// A failure in a guest's folder, which may have been removed meanwhile.
+fn lost(words: &str, path: &Path, error: io::Error) -> Error {
+    match error.kind() {
+        Io::NotFound => Error::gone(format!("{words} ({}): it was removed", path.display())).because(error),
+        _ => fault(words, path, error),
+    }
 }
 
 /// A failure of the file system, as the core's.

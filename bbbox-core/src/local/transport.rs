@@ -18,7 +18,7 @@ use crate::{
     guest::Guest,
     kind::Shell,
     route::Route,
-    transport::{Exit, Process, Transport, TransportTraits},
+    transport::{Closing, Exit, Process, Transport, TransportTraits},
 };
 
 /// The way into one guest.
@@ -91,7 +91,7 @@ impl Transport for Inside {
             let _nobody_waits = tell.send(ended(status, left));
         });
         Ok(Process {
-            stdin: Box::new(stdin),
+            stdin: Box::new(Closing::new(stdin)),
             stdout: Box::new(stdout),
             stderr: Box::new(stderr),
             exit: Box::pin(async move { told.await.ok().flatten().ok_or(unknown) }),

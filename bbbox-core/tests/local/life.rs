@@ -129,6 +129,18 @@ async fn acquires_of_one_box_at_once_make_one_guest() {
 }
 
 #[tokio::test]
+async fn releases_of_one_box_at_once_remove_it_once() {
+    for isolation in BOTH {
+        let room = Room::new(isolation);
+        let (local, guest) = room.guest().await;
+        let again = (0..8).map(|_| async { local.release(&guest, &room.hooks()).await.unwrap() });
+        let done: Vec<_> = futures::future::join_all(again).await;
+        assert_eq!(done.iter().filter(|r| **r == Released::Removed).count(), 1, "{done:?}");
+        room.is_empty(&guest.box_id);
+    }
+}
+
+#[tokio::test]
 async fn a_stop_ends_everything_that_runs_in_the_box() {
     for isolation in BOTH {
         let room = Room::new(isolation);

@@ -134,6 +134,21 @@ async fn every_exit_code_comes_back() {
 }
 
 #[tokio::test]
+async fn shutting_its_stdin_down_is_the_end_of_a_process_input() {
+    for isolation in BOTH {
+        let room = Room::new(isolation);
+        let (local, guest) = room.guest().await;
+        let mut process = way(&local, &guest).await.spawn(&["wc".to_owned(), "-c".to_owned()]).await.unwrap();
+        process.stdin.write_all(b"abc").await.unwrap();
+        process.stdin.shutdown().await.unwrap();
+        let exit = tokio::time::timeout(Duration::from_secs(5), process.exit).await;
+        assert!(exit.expect("the process still waits for input").unwrap().success());
+        assert!(process.stdin.write_all(b"d").await.is_err());
+        room.end(&local, &guest).await;
+    }
+}
+
+#[tokio::test]
 async fn megabytes_go_in_and_come_out_unchanged() {
     for isolation in BOTH {
         let room = Room::new(isolation);
