@@ -117,7 +117,7 @@ impl Upkeep for Docker {
                 self.0.engine.remove_volume(&name).await?;
             }
         }
-        Ok(())
+        self.0.sweep_images(&self.0.kind().await?).await
     }
 }
 

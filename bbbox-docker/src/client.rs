@@ -202,13 +202,14 @@ impl Engine {
         }
     }
 
-    /// The labels of every image that has all of `labels`.
-    pub(crate) async fn images(&self, labels: Vec<String>) -> Result<Vec<Labels>> {
+    /// Every image that has all of `labels`: its ID, whether it has a name, and its labels.
+    pub(crate) async fn images(&self, labels: Vec<String>) -> Result<Vec<(String, bool, Labels)>> {
         let filters = HashMap::from([("label", labels)]);
         let options = query::ListImagesOptionsBuilder::new().filters(&filters).build();
         let listed = self.api().await?.list_images(Some(options)).await;
         let listed = listed.map_err(|e| fault("could not list images", Call::Reads, e))?;
-        Ok(listed.into_iter().map(|image| image.labels).collect())
+        let is_name = |name: &String| !name.starts_with("<none>");
+        Ok(listed.into_iter().map(|i| (i.id, i.repo_tags.iter().any(is_name), i.labels)).collect())
     }
 
     /// Gives the image `from` the name `to`, a repository with a tag, too.

@@ -257,6 +257,7 @@ async fn wait_for_exit(
         } else {
             tokio::select! {
                 biased;
+                // The engine has the status by then, as a rule.
                 _ = output_ended.wait_for(|ended| *ended) => {
                     told = true;
                     pause = Duration::from_millis(2);

@@ -87,7 +87,7 @@ impl Inner {
         cancel: &CancellationToken,
         hooks: &dyn BuildHooks,
     ) -> Result<Image> {
-        self.sweep_trials(kind).await?;
+        self.sweep_images(kind).await?;
         let base = self.base(cancel, hooks).await?;
         let recipe = recipe::hash(&self.config.image_base);
         let build = Build::new(kind.as_str(), recipe, base, Timestamp::now());
@@ -95,7 +95,9 @@ impl Inner {
         self.build_as(&build, &trial_name, cancel, hooks).await?;
         let passed = self.try_out(&build, &trial_name, cancel, hooks).await;
         if let Err(error) = passed {
-            self.engine.remove_image(&trial_name).await?;
+            if let Err(left) = self.engine.remove_image(&trial_name).await {
+                tracing::warn!(?left, "an image that did not pass stays until a later build");
+            }
             return Err(error);
         }
         let name = self.config.image(kind.as_str());
@@ -163,8 +165,9 @@ impl Inner {
             tried = self.trial(&name, image, hooks) => tried,
             () = cancel.cancelled() => Err(cancelled()),
         };
-        self.engine.remove(&name).await?;
-        tried
+        let removed = self.engine.remove(&name).await;
+        tried?;
+        removed.map(drop)
     }
 
     async fn trial(&self, name: &str, image: &str, hooks: &dyn BuildHooks) -> Result<()> {
@@ -204,8 +207,9 @@ impl Inner {
         self.granted(seen).await
     }
 
-    /// Removes what builds that were cut off left behind: their trial containers, and images that got no name.
-    async fn sweep_trials(&self, kind: &KindId) -> Result<()> {
+    /// Removes what builds left behind: trials that were cut off, images that got no name, and builds that lost their
+    /// name to a later one and that no box holds any more. What is young may be someone's who is at it.
+    pub(crate) async fn sweep_images(&self, kind: &KindId) -> Result<()> {
         let old = |made: Option<&String>| {
             made.and_then(|text| text.parse::<Timestamp>().ok())
                 .is_some_and(|made| Timestamp::now().duration_since(made) > LEFT_BEHIND)
@@ -215,11 +219,11 @@ impl Inner {
                 self.engine.remove(&container.id).await?;
             }
         }
-        for labels in
-            self.engine.images(vec![format!("{}={kind}", map::KIND), recipe::MADE.to_owned()]).await?
-        {
+        let builds = vec![format!("{}={kind}", map::KIND), recipe::MADE.to_owned()];
+        for (id, named, labels) in self.engine.images(builds).await? {
             if let Some(build) = labels.get(map::BUILD).filter(|_| old(labels.get(recipe::MADE))) {
-                self.engine.remove_image(&trial_image(kind, build)).await?;
+                let left = if named { trial_image(kind, build) } else { id };
+                self.engine.remove_image(&left).await?;
             }
         }
         Ok(())

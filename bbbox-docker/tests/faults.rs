@@ -395,3 +395,40 @@ async fn an_engine_that_grants_nothing_gives_boxes_without_docker() {
     assert_eq!(engine.asked("POST /containers/create").len(), 2, "no box is made that would not serve");
     assert!(!docker.offers().await.unwrap()[0].capabilities.has("docker"), "and it is not offered again");
 }
+
+#[tokio::test]
+async fn upkeep_removes_old_builds_without_a_name_and_no_other() {
+    let image = |id: &str, tags: &str, made: &str| {
+        let build = format!("linux-{id}");
+        format!(
+            r#"{{"Id":"sha256:{id}","ParentId":"","RepoTags":{tags},"RepoDigests":[],"Created":1,"Size":1,"SharedSize":-1,
+            "Labels":{{"bb-box.kind":"linux","bb-box.build":"{build}","bb-box.made":"{made}"}},"Containers":-1}}"#
+        )
+    };
+    let now = jiff::Timestamp::now().to_string();
+    let images = [
+        image("old", r#"["<none>:<none>"]"#, "2026-01-01T00:00:00Z"),
+        image("named", r#"["bbbox/linux:latest"]"#, "2026-01-01T00:00:00Z"),
+        image("young", "null", &now),
+        image("trial", r#"["bbbox/linux:linux-trial"]"#, "2026-01-01T00:00:00Z"),
+    ];
+    let images = format!("[{}]", images.join(",").replace("\"RepoTags\":null", "\"RepoTags\":[]"));
+    let engine = Engine::start(move |method, path| match (method, path) {
+        ("GET", "/images/json") => Some(Reply::Json(200, images.clone())),
+        ("GET", "/containers/json") => Some(Reply::Json(200, "[]".to_owned())),
+        // One is held by a box: that is not a fault.
+        ("DELETE", "/images/sha256:old") => {
+            Some(Reply::Json(409, r#"{"message":"conflict: image is being used"}"#.to_owned()))
+        }
+        ("DELETE", p) if p.starts_with("/images/") => Some(Reply::Json(200, "[]".to_owned())),
+        ("DELETE", p) if p.starts_with("/volumes/") => Some(Reply::Json(204, String::new())),
+        _ => None,
+    });
+    engine.backend().upkeep().unwrap().maintain(&guest().install).await.unwrap();
+    let mut removed = engine.asked("DELETE /images/");
+    removed.sort();
+    let expected = ["bbbox/linux:linux-named", "bbbox/linux:linux-trial", "sha256:old"];
+    assert_eq!(removed, expected.map(|name| format!("DELETE /images/{name} ")));
+    // The recorded note is of a box that has no container any more.
+    assert_eq!(engine.asked("DELETE /volumes/"), ["DELETE /volumes/bbbox-note-bxsamplesample-2 "]);
+}
