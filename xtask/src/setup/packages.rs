@@ -14,10 +14,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("apparmor_parser", "apparmor"),
     ("cgroupfs-mount", "cgroupfs-mount"),
     ("debootstrap", "debootstrap"),
-    ("bwrap", "bubblewrap"),
     ("busybox", "busybox"),
-    ("openssl", "openssl"),
-    ("ip", "iproute2"),
     ("shellcheck", "shellcheck"),
 ];
 
