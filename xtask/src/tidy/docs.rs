@@ -1,5 +1,7 @@
 //! The documents: what each must have, and that what it points at is there.
 
+use std::collections::BTreeSet;
+
 use super::{Checkout, hold};
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
@@ -85,6 +87,41 @@ fn named_tests(checkout: &Checkout) -> Vec<String> {
     broken
 }
 
+/// Each promise in the docs of an interface has a conformance case, and each case holds a promise that is there.
+fn promises(checkout: &Checkout) -> Vec<String> {
+    let interfaces = ["backend", "transport"].map(|name| format!("bbbox-core/src/{name}.rs"));
+    let said: BTreeSet<_> = interfaces.iter().filter_map(|path| checkout.text(path)).flat_map(said).collect();
+    let cases = checkout.rust().filter(|(path, _)| path.starts_with("conformance/src/cases/"));
+    let held: BTreeSet<_> = cases
+        .flat_map(|(_, text)| text.split("promise: \"").skip(1))
+        .filter_map(|rest| rest.split('"').next())
+        .map(str::to_owned)
+        .collect();
+    let without_case = said.difference(&held).map(|name| format!("{name}: no case holds this promise"));
+    let without_promise =
+        held.difference(&said).map(|name| format!("{name}: no interface says this promise"));
+    without_case.chain(without_promise).collect()
+}
+
+/// The names of promises in a file's docs: words with hyphens in a `- *Promise*` point, each before its text.
+fn said(text: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut inside = false;
+    for line in text.lines().map(str::trim_start) {
+        let Some(doc) = line.strip_prefix("///").map(str::trim_start) else {
+            inside = false;
+            continue;
+        };
+        inside =
+            if doc.starts_with("- ") { doc.starts_with("- *Promise*") } else { inside && !doc.is_empty() };
+        if inside {
+            let words = doc.split('`').skip(1).step_by(2);
+            names.extend(words.filter(|word| word.contains('-')).map(str::to_owned));
+        }
+    }
+    names
+}
+
 fn stands(checkout: &Checkout, name: &str) -> bool {
     let (function, case) = (format!("fn {name}("), format!("\"{name}\""));
     checkout.rust().any(|(_, text)| text.contains(&function) || text.contains(&case))
@@ -108,6 +145,29 @@ fn links_lead_somewhere() {
 #[test]
 fn the_tests_that_documents_name_exist() {
     hold(&named_tests(&Checkout::here()));
+}
+
+#[test]
+fn promises_and_cases_carry_the_same_names() {
+    hold(&promises(&Checkout::here()));
+}
+
+#[test]
+fn what_breaks_a_rule_about_promises_is_found() {
+    let checkout = Checkout::of(&[
+        (
+            "bbbox-core/src/backend.rs",
+            "/// - *Promise* `a-b`: that. `c-d`: and\n///   `e-f`: more.\n/// - *Again*: `x-y`.\nfn f();\n",
+        ),
+        (
+            "conformance/src/cases/a.rs",
+            "Case { name: \"n-m\", promise: \"a-b\" }, Case { promise: \"c-d\" }, promise: \"g-h\"",
+        ),
+    ]);
+    assert_eq!(
+        promises(&checkout),
+        ["e-f: no case holds this promise", "g-h: no interface says this promise"]
+    );
 }
 
 #[test]
