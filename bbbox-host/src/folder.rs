@@ -1,0 +1,86 @@
+//! Where everything is kept, and how it is opened: to change it, or only to read beside whoever changes it.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use bbbox::{
+    Error, ErrorKind,
+    boxes::{Boxes, Builder, Caller},
+};
+
+use crate::{cli::Common, fault::Fault, printer::Printer};
+
+/// How long a verb waits for another bbbox to be done with the folder.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The data folder: what was said, else `bbbox` in the user's data folder.
+pub(crate) fn path(common: &Common) -> Result<PathBuf, Fault> {
+    if let Some(said) = &common.data {
+        return Ok(said.clone());
+    }
+    below("XDG_DATA_HOME", ".local/share").map(|base| base.join("bbbox")).ok_or_else(|| {
+        Error::invalid("there is no home folder to keep boxes' records in")
+            .fix("give one with --data DIR")
+            .into()
+    })
+}
+
+/// A folder of the user's, by the variable that names it or by its usual place in the home folder.
+fn below(variable: &str, usual: &str) -> Option<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(usual)))
+}
+
+/// Where what is slow to make is kept, for every data folder of this user.
+fn cache() -> Option<PathBuf> {
+    Some(below("XDG_CACHE_HOME", ".cache")?.join("bbbox"))
+}
+
+fn builder() -> Builder {
+    let builder = Boxes::builder().drivers(bbbox::drivers()).caller(Caller::Command);
+    match cache() {
+        Some(cache) => builder.cache(cache),
+        None => builder,
+    }
+}
+
+/// Opens the folder to read it. Where there is none yet, that is an install without boxes.
+pub(crate) fn reading(common: &Common) -> Result<Boxes, Fault> {
+    match builder().data(path(common)?).read_only().open() {
+        Err(error) if error.kind() == ErrorKind::Gone => Ok(builder().open()?),
+        opened => Ok(opened?),
+    }
+}
+
+/// Opens the folder to change it, waiting a while for another bbbox that has it. `doing` is for whoever waits.
+pub(crate) async fn owning(common: &Common, printer: Printer, doing: &str) -> Result<Boxes, Fault> {
+    let path = path(common)?;
+    let (began, mut told) = (Instant::now(), false);
+    loop {
+        let opened = builder().data(&path).command(format!("bbbox {doing}")).open();
+        match opened {
+            Err(error) if error.kind() == ErrorKind::Busy && began.elapsed() < PATIENCE => {
+                if !told && printer.watched() && began.elapsed() > Duration::from_millis(500) {
+                    printer.note(&format!("waiting: {error}"));
+                    told = true;
+                }
+                tokio::time::sleep(Duration::from_millis(25)).await;
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+/// Runs a verb's future: one thread is enough for one verb, and starts in no time.
+pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::failed("could not start").because(error))?;
+    let result = runtime.block_on(future);
+    // A read of stdin that nobody waits for any more must not keep the program.
+    runtime.shutdown_background();
+    result
+}

@@ -1,0 +1,28 @@
+//! `bbbox forget`: a record goes, and nothing else.
+
+use clap::Args;
+
+use crate::{cli::Common, fault::Fault, folder, printer::Printer, progress::Progress};
+
+/// Forget a box whose backend is no longer configured; nothing is deleted anywhere
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  bbbox forget dev")]
+pub(crate) struct Forget {
+    /// The box, by name or ID
+    #[arg(value_name = "BOX")]
+    name: String,
+}
+
+impl Forget {
+    pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
+        folder::block_on(async {
+            let boxes = folder::owning(common, printer, "forget").await?;
+            let handle = boxes.get(&self.name)?;
+            let record = handle.record()?;
+            let progress = Progress::new(printer, format!("forgetting {}", self.name));
+            progress.during(handle.forget()).await?;
+            printer.answer(&record, || format!("{} is forgotten; nothing of it was deleted", record.name))?;
+            Ok(0)
+        })
+    }
+}

@@ -1,0 +1,33 @@
+//! `bbbox resize`: another size for a box.
+
+use bbbox::size::SizeChoice;
+use clap::Args;
+
+use crate::{cli::Common, fault::Fault, folder, printer::Printer, progress::Progress, words};
+
+/// Give a box another size; its files stay
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  bbbox resize dev large\n  bbbox resize dev cores=4,memory=8GiB")]
+pub(crate) struct Resize {
+    /// The box, by name or ID
+    #[arg(value_name = "BOX")]
+    name: String,
+    /// A size of its kind's (small, medium, large), or cores=2,memory=4GiB,disk=20GiB
+    #[arg(value_parser = words::size)]
+    size: SizeChoice,
+}
+
+impl Resize {
+    pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
+        folder::block_on(async {
+            let boxes = folder::owning(common, printer, "resize").await?;
+            let handle = boxes.get(&self.name)?;
+            let progress = Progress::new(printer, format!("resizing {}", self.name));
+            progress.during(handle.resize(&self.size)).await?;
+            let record = handle.record()?;
+            printer.answer(&record, || format!("{} has {}", record.name, record.size))?;
+            boxes.idle().await;
+            Ok(0)
+        })
+    }
+}

@@ -1,0 +1,232 @@
+//! `bbbox try`: the main job once, on what this machine has, each step with its time.
+
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
+
+use bbbox::{
+    Error, ErrorKind,
+    boxes::{Acquire, BoxHandle, Boxes},
+    id::{BackendId, KindId},
+    run::{Ended, JobSpec, RunResult, Session},
+};
+use clap::Args;
+use serde::Serialize;
+
+use crate::{
+    cli::Common,
+    fault::Fault,
+    folder,
+    printer::{Printer, line},
+    progress::{Progress, settle},
+    words,
+};
+
+/// Try bb-box: acquire a box, use it, stop and start it, release it, each step with its time
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  bbbox try\n\nIt takes the first backend that answers, builds its image where \
+    that is missing, and leaves nothing behind but that image."
+)]
+pub(crate) struct Try {
+    /// Only on this backend
+    #[arg(long, value_name = "BACKEND", value_parser = |t: &str| BackendId::parse(t).map_err(words::spoken))]
+    on: Option<BackendId>,
+}
+
+/// What was done, for a program.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    backend: Option<BackendId>,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug, Serialize)]
+struct Step {
+    step: &'static str,
+    ms: u64,
+    words: String,
+}
+
+/// The steps as they are taken.
+struct Steps<'a> {
+    printer: Printer,
+    common: &'a Common,
+    boxes: Boxes,
+    report: Report,
+}
+
+impl Try {
+    pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
+        folder::block_on(async {
+            let boxes = folder::owning(common, printer, "try").await?;
+            let mut steps = Steps { printer, common, boxes, report: Report::default() };
+            let backend = steps.choose(self.on.as_ref()).await?;
+            let handle = steps.acquire(&backend).await?;
+            let used = steps.use_it(&handle).await;
+            let released = steps.release(&handle).await;
+            used.and(released)?;
+            printer.answer(&steps.report, || format!("All of it works, on {backend}."))?;
+            Ok(0)
+        })
+    }
+}
+
+impl Steps<'_> {
+    /// Takes a step: says its words and its time once it is done.
+    async fn step<T>(
+        &mut self,
+        name: &'static str,
+        work: impl Future<Output = Result<(T, String), Fault>>,
+    ) -> Result<T, Fault> {
+        let began = Instant::now();
+        let progress = Progress::new(self.printer, name);
+        let (value, said) = progress.during(work).await?;
+        self.done(name, began.elapsed(), said)?;
+        Ok(value)
+    }
+
+    fn done(&mut self, name: &'static str, took: Duration, said: String) -> Result<(), Fault> {
+        if !self.printer.json() {
+            let text = format!("{name:<8} {:>8}  {}\n", words::took(took), line(&said));
+            self.printer.data(text.as_bytes())?;
+        }
+        let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        self.report.steps.push(Step { step: name, ms, words: said });
+        Ok(())
+    }
+
+    /// The first backend that offers plain Linux and can make a box of it now; its image is built where it is due.
+    async fn choose(&mut self, only: Option<&BackendId>) -> Result<BackendId, Fault> {
+        let began = Instant::now();
+        let kinds = self.boxes.kinds().await;
+        let kind = KindId::parse("linux")?;
+        let offers =
+            kinds.kinds.iter().filter(|view| view.kind.name == kind.as_str()).flat_map(|v| &v.offers);
+        let able: Vec<_> = offers
+            .filter(|offer| offer.on && only.is_none_or(|only| *only == offer.backend))
+            .map(|offer| offer.backend.clone())
+            .collect();
+        let (images, _) = self.boxes.images().await;
+        let mut passed: Vec<String> = kinds.troubles.clone();
+        for backend in able {
+            let missing = images
+                .iter()
+                .any(|on| on.backend == backend && on.image.kind == kind && on.image.build.is_none());
+            if missing && let Err(fault) = self.build_image(&backend, &kind).await {
+                passed.push(format!("{backend}: {}", fault.one_line()));
+                continue;
+            }
+            let why =
+                if passed.is_empty() { String::new() } else { format!("; not {}", passed.join("; not ")) };
+            self.done("choose", began.elapsed(), format!("{backend}{why}"))?;
+            self.report.backend = Some(backend.clone());
+            return Ok(backend);
+        }
+        Err(Error::unavailable("no backend can make a Linux box now")
+            .fix("look at `bbbox kinds`, and at what `bbbox config show` says")
+            .because_of(passed.join("; "))
+            .into())
+    }
+
+    async fn build_image(&mut self, backend: &BackendId, kind: &KindId) -> Result<(), Fault> {
+        let began = Instant::now();
+        let events = self.boxes.events();
+        let operation = self.boxes.begin_image_build(backend, kind)?;
+        let progress = Progress::new(self.printer, format!("building the image of {kind} on {backend}"));
+        settle(&self.boxes, events, &operation, &progress).await?;
+        self.done("image", began.elapsed(), format!("built on {backend}"))
+    }
+
+    async fn acquire(&mut self, backend: &BackendId) -> Result<BoxHandle, Fault> {
+        let began = Instant::now();
+        let events = self.boxes.events();
+        let (operation, handle) = self.boxes.begin_acquire(Acquire::kind("linux").on(backend.as_str()))?;
+        let progress = Progress::new(self.printer, format!("acquiring a box on {backend}"));
+        settle(&self.boxes, events, &operation, &progress).await?;
+        let record = handle.record()?;
+        let facts = record.guest.iter().flat_map(|guest| &guest.facts);
+        let facts: String = facts.map(|(name, value)| format!(", {name} {value}")).collect();
+        self.done("acquire", began.elapsed(), format!("{} with {}{facts}", record.name, record.size))?;
+        Ok(handle)
+    }
+
+    async fn use_it(&mut self, handle: &BoxHandle) -> Result<(), Fault> {
+        let session = handle.session()?;
+        let script = "echo \"$(uname -sm), $(nproc) cores seen\"; echo said >&2; exit 7";
+        self.step("run", async {
+            let ended = run(&session, JobSpec::script(script)).await?;
+            let out = ended.stdout.whole().unwrap_or_default();
+            expect("the exit code", &ended.exit.shell_status(), &7)?;
+            expect("stderr", &ended.stderr.whole().unwrap_or_default(), &b"said\n".to_vec())?;
+            Ok(((), String::from_utf8_lossy(&out).trim().to_owned()))
+        })
+        .await?;
+        self.job(handle).await?;
+        self.stop_and_start(handle).await
+    }
+
+    /// A job that is found again by someone who did not start it.
+    async fn job(&mut self, handle: &BoxHandle) -> Result<(), Fault> {
+        let (common, id) = (self.common, handle.id().to_string());
+        let session = handle.session()?;
+        self.step("job", async {
+            let job = session.start(&JobSpec::script("sleep 1; echo still here")).await?;
+            // Nothing of whoever started it is used any more.
+            let other = folder::reading(common)?.get(&id)?.session()?;
+            let RunResult::Ended(ended) = other.wait(&job, Duration::from_secs(60)).await? else {
+                return Err(Error::failed("the job did not end").at("job", &job).into());
+            };
+            expect("the job's output", &ended.stdout.whole().unwrap_or_default(), &b"still here\n".to_vec())?;
+            Ok(((), format!("{job} outlived who started it")))
+        })
+        .await
+    }
+
+    /// Stops and starts, where the backend can.
+    async fn stop_and_start(&mut self, handle: &BoxHandle) -> Result<(), Fault> {
+        let session = handle.session()?;
+        run(&session, JobSpec::script("echo kept > try-kept")).await?;
+        let stopped = self
+            .step("stop", async {
+                match handle.stop(false).await {
+                    Ok(()) => Ok((true, "its disk stays".to_owned())),
+                    Err(error) if error.kind() == ErrorKind::Refused => Ok((false, error.to_string())),
+                    Err(error) => Err(error.into()),
+                }
+            })
+            .await?;
+        if !stopped {
+            return Ok(());
+        }
+        self.step("start", async {
+            handle.start().await?;
+            let ended = run(&handle.session()?, JobSpec::argv(["cat", "try-kept"])).await?;
+            expect("the file", &ended.stdout.whole().unwrap_or_default(), &b"kept\n".to_vec())?;
+            Ok(((), "the file that it had is there".to_owned()))
+        })
+        .await
+    }
+
+    async fn release(&mut self, handle: &BoxHandle) -> Result<(), Fault> {
+        self.step("release", async {
+            handle.release(false).await?;
+            Ok(((), "nothing of it is left".to_owned()))
+        })
+        .await
+    }
+}
+
+async fn run(session: &Session, spec: JobSpec) -> Result<Ended, Fault> {
+    let result = session.run(&spec, Duration::from_secs(60)).await?;
+    result.ended().ok_or_else(|| Error::failed("a short command took longer than a minute").into())
+}
+
+fn expect<T: PartialEq + std::fmt::Debug>(what: &str, seen: &T, wanted: &T) -> Result<(), Fault> {
+    if seen == wanted {
+        Ok(())
+    } else {
+        Err(Error::failed(format!("{what} is {seen:?}, and should be {wanted:?}")).into())
+    }
+}
