@@ -1,3 +1,6 @@
+//! The configuration as people write it: what holds, what is refused and how it is said, what is stored. It opens
+//! no backend: its drivers are only forms.
+
 use std::sync::Arc;
 
 use proptest::prelude::*;
