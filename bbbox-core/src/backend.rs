@@ -185,6 +185,9 @@ pub trait Backend: Send + Sync {
     ///
     /// - *Promise* `acquire-claims-first`: `hooks.claim` is awaited before anything is made or changed.
     ///   `acquire-marks-at-creation`: the owner is at the provider as soon as the guest is.
+    ///   `acquire-returns-when-it-answers`: within the offer's time, its commands answer soon after.
+    ///   `acquire-again-is-one-guest`: a box never has two. `acquire-taken-back-leaves-nothing`: once `order.cancel` is
+    ///   cancelled, it answers `Cancelled` and the provider has no guest of the box.
     /// - *Again*: with what `order.earlier` says, finishes the same guest; never makes a second one.
     /// - *If dropped*: what was claimed may be there; `release` removes it.
     /// - *Errors*: `NoCapacity` when the provider itself is full, `Unavailable`, `Cancelled`, `Failed`.
@@ -194,6 +197,8 @@ pub trait Backend: Send + Sync {
     ///
     /// - *Promise* `release-confirms`: success means that the provider confirmed that the guest is gone, asked by its
     ///   identity; a guest that is not this box's is left alone and counts as already gone.
+    ///   `acts-only-on-its-own`: so it is with every method that takes a [`Guest`].
+    ///   `release-again-is-already-gone`: also when nothing was ever made.
     /// - *Again*: `AlreadyGone`.
     /// - *If dropped*: it may be gone.
     /// - *Errors*: any but `Gone`. Only "not found, asked by identity" counts as gone.
@@ -201,6 +206,7 @@ pub trait Backend: Send + Sync {
 
     /// Whether the guest runs, read from the provider now; `None` when it is gone or another's.
     ///
+    /// - *Promise* `power-is-read-now`: what any handle changed is seen at once.
     /// - *Errors*: `Unavailable`.
     async fn power(&self, guest: &Guest) -> Result<Option<Power>>;
 
@@ -213,10 +219,13 @@ pub trait Backend: Send + Sync {
 
     /// How to reach the guest. Makes no connection yet.
     ///
+    /// - *Promise* `reach-needs-the-handle-alone`: a recorded or listed guest is enough, after a restart too.
     /// - *Errors*: `Gone`, `Unavailable`.
     async fn reach(&self, guest: &Guest) -> Result<Reach>;
 
     /// Checks the setup end to end. Never prints a credential.
+    ///
+    /// - *Promise* `doctor-checks-the-setup`: no failure where boxes can be made, and what to do about anything else.
     async fn doctor(&self) -> Vec<Check>;
 
     /// Stopping and starting, where the provider can.
@@ -265,6 +274,7 @@ pub enum Switched {
 pub trait Switch: Send + Sync {
     /// Starts a stopped guest.
     ///
+    /// - *Promise* `switch-says-what-it-did`: whether this call changed anything.
     /// - *Again*: `Already`.
     /// - *Errors*: `Gone` when the guest is gone or another's, `NoCapacity`, `Unavailable`, `Failed`.
     async fn start(&self, guest: &Guest) -> Result<Switched>;
@@ -277,6 +287,8 @@ pub trait Switch: Send + Sync {
     async fn stop(&self, guest: &Guest) -> Result<Switched>;
 
     /// Why a guest is stopped that bb-box did not stop; `None` when the provider cannot tell.
+    ///
+    /// - *Promise* `stopped-tells-who-chose-it`: a shutdown from inside is the guest's choice, nothing else is.
     async fn stopped(&self, guest: &Guest) -> Result<Option<StopCause>>;
 }
 
@@ -285,6 +297,7 @@ pub trait Switch: Send + Sync {
 pub trait Resize: Send + Sync {
     /// Gives the guest `size`. Its files stay; `needs_stop` says whether it must be stopped for it.
     ///
+    /// - *Promise* `resize-is-seen-and-keeps-files`: `held` and `capacity` know the new size.
     /// - *Again*: nothing changes.
     /// - *Errors*: `Refused` with the rule when this size cannot be made, `Gone`, `Unavailable`, `Failed`.
     async fn resize(&self, guest: &Guest, size: &Size) -> Result<Guest>;

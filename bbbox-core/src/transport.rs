@@ -104,6 +104,10 @@ pub struct TransportTraits {
 }
 
 /// A running process in a box. Its streams are bytes: nothing is translated, merged or cut.
+///
+/// - *Promise* `exit-is-true`: the code or signal that ended it, never a guess.
+///   `exit-is-told-at-once`: it is told once the process has ended and not before, whatever holds its output.
+///   `kill-ends-what-it-started`: a kill ends the process and its children, and no other process.
 pub struct Process {
     /// Its standard input. `shutdown` closes it; the process then reads the end.
     pub stdin: Sink,
@@ -133,6 +137,8 @@ pub trait Transport: Send + Sync {
     /// Starts `argv` in the box as the box's user, in that user's home, without a TTY.
     ///
     /// - *Promise* `spawn-bytes`: each argument arrives as it is; the three streams are separate and exact.
+    ///   `spawn-is-at-home`: it starts in the home of the box's user, where what is written stays.
+    ///   `spawn-never-starts-a-box`: a stopped box stays stopped.
     /// - *Again*: starts another process.
     /// - *If dropped*: before it returns, the process may or may not have started. Dropping the [`Process`] closes
     ///   its streams and nothing else; `kill` ends it.
@@ -148,6 +154,7 @@ pub trait Transport: Send + Sync {
 
     /// A route to `port` on the box's own loopback, for one connection.
     ///
+    /// - *Promise* `route-reaches-a-port`: bytes pass both ways, and the end of each direction by itself.
     /// - *Errors*: `Gone` or `Unavailable`. Whether something listens there shows only when the route is opened.
     async fn route(&self, port: u16) -> Result<Route>;
 
@@ -165,6 +172,7 @@ pub trait Transport: Send + Sync {
 pub trait Archive: Send + Sync {
     /// Unpacks `tar` below the existing directory `dir`, with the owners that the entries name.
     ///
+    /// - *Promise* `archive-moves-files-whole`: bytes, names and modes are in the box as they are in the stream.
     /// - *Errors*: `Gone` when there is no such directory or box, `Failed` when the stream broke.
     async fn unpack(&self, dir: &str, tar: Source) -> Result<()>;
 
