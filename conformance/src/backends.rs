@@ -1,0 +1,118 @@
+//! The backends of this workspace as subjects.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bbbox::{
+    Result,
+    backend::{Backend, BuildHooks},
+    docker::{Docker, DockerConfig},
+    error::Error,
+    guest::Guest,
+    id::BackendId,
+    local::{Local, LocalConfig},
+};
+use clap::ValueEnum;
+use conformance::{
+    Subject,
+    sim::{Provider, Shape},
+};
+use tempfile::TempDir;
+use tokio::process::Command;
+use tokio_util::sync::CancellationToken;
+
+/// A backend by its name.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Name {
+    /// Processes on this machine.
+    Local,
+    /// Containers on this machine's engine.
+    Docker,
+    /// A provider simulated in memory.
+    Sim,
+}
+
+/// The backend called `name`, ready to be held to its promises.
+pub(crate) fn subject(name: Name) -> Result<Arc<dyn Subject>> {
+    Ok(match name {
+        Name::Local => Arc::new(Processes::new()?),
+        Name::Docker => Arc::new(Containers),
+        Name::Sim => Arc::new(Simulated(Provider::new(Shape { guests: 64, ..Shape::default() })?)),
+    })
+}
+
+struct Processes(TempDir);
+
+impl Processes {
+    fn new() -> Result<Self> {
+        TempDir::with_prefix("bbbox-local-")
+            .map(Self)
+            .map_err(|e| Error::failed("could not make a folder for guests").because(e))
+    }
+}
+
+#[async_trait]
+impl Subject for Processes {
+    fn backend(&self) -> Result<Arc<dyn Backend>> {
+        let config = LocalConfig::new(self.0.path().join("guests"));
+        Ok(Arc::new(Local::open(BackendId::parse("local")?, config)?))
+    }
+
+    async fn crash(&self, guest: &Guest) -> Result<bool> {
+        // A guest lives as long as its first process, whose number is the first word of this file.
+        let keeper = self.0.path().join("guests").join(&guest.reference).join("keeper");
+        let words = std::fs::read_to_string(&keeper)
+            .map_err(|e| Error::failed(format!("could not read {}", keeper.display())).because(e))?;
+        let pid = words.split(' ').next().unwrap_or_default();
+        let killed = Command::new("kill").args(["-KILL", pid]).status().await;
+        Ok(killed.is_ok_and(|status| status.success()))
+    }
+}
+
+struct Containers;
+
+#[async_trait]
+impl Subject for Containers {
+    fn backend(&self) -> Result<Arc<dyn Backend>> {
+        Ok(Arc::new(Docker::connect(BackendId::parse("docker")?, DockerConfig::default())?))
+    }
+
+    async fn prepare(&self) -> Result<()> {
+        let backend = self.backend()?;
+        let Some(images) = backend.images() else { return Ok(()) };
+        for image in images.images().await?.into_iter().filter(|image| image.build.is_none()) {
+            images.build(&image.kind, &CancellationToken::new(), &Told).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A build's output goes with the logs.
+struct Told;
+
+impl BuildHooks for Told {
+    fn line(&self, text: &str) {
+        tracing::debug!(text, "building an image");
+    }
+
+    fn progress(&self, text: &str, _fraction: Option<f64>) {
+        tracing::info!(text, "building an image");
+    }
+}
+
+struct Simulated(Arc<Provider>);
+
+#[async_trait]
+impl Subject for Simulated {
+    fn backend(&self) -> Result<Arc<dyn Backend>> {
+        Ok(self.0.backend())
+    }
+
+    async fn crash(&self, guest: &Guest) -> Result<bool> {
+        Ok(self.0.crash(guest))
+    }
+
+    fn boxes_at_once(&self) -> u32 {
+        8
+    }
+}

@@ -1,0 +1,73 @@
+//! The suite as a command: `run` and `crash` on a backend of this workspace.
+//!
+//! It owns arguments and output. Which cases there are and how they run is the library's.
+
+mod backends;
+mod print;
+
+use std::{process::ExitCode, sync::Arc};
+
+use clap::{Args, Parser, Subcommand};
+use conformance::{Listener, Options};
+
+use backends::Name;
+
+/// Holds a backend to the promises of the interface.
+#[derive(Debug, Parser)]
+struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Runs every case and shows what passed, failed and was skipped.
+    Run(Run),
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    /// The backend.
+    #[arg(long)]
+    backend: Name,
+    /// One JSON object a case, then the counts.
+    #[arg(long)]
+    json: bool,
+    /// Only cases whose name or promise holds this.
+    #[arg(long)]
+    only: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let Command { verb } = Command::parse();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            print::problem(&format!("could not start: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    runtime.block_on(async {
+        match verb {
+            Verb::Run(run) => self::run(run).await,
+        }
+    })
+}
+
+async fn run(Run { backend, json, only }: Run) -> ExitCode {
+    let subject = match backends::subject(backend) {
+        Ok(subject) => subject,
+        Err(error) => {
+            print::problem(&format!("{error:?}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let told: Listener = if json { Arc::new(print::line) } else { Arc::new(print::brief) };
+    let report = conformance::run(subject, Options { only, told: Some(told) }).await;
+    if json {
+        print::counts(&report);
+    } else {
+        print::table(&report);
+    }
+    if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
