@@ -1,11 +1,11 @@
 //! The arguments: every verb, what all verbs take, and the help.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    fault::{EXIT_CODES, Ended},
+    fault::{EXIT_CODES, Ended, RUN_FAILED},
     printer::Printer,
     verb,
 };
@@ -86,6 +86,30 @@ impl Verb {
             Self::Completions(verb) => verb.run(printer).map_err(Ended::from),
         }
     }
+}
+
+/// Ends a call whose arguments cannot be read, or that asked for help: in JSON where that was asked for, too.
+pub(crate) fn refuse(told: &clap::Error) -> ExitCode {
+    if !told.use_stderr() {
+        told.exit();
+    }
+    let said: Vec<_> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
+    if said.iter().any(|word| word == "--json") {
+        let text = told.render().to_string();
+        let fault = bbbox::Error::invalid(text.trim().trim_start_matches("error: ")).into();
+        Printer::new(true).fault(&fault);
+    } else {
+        drop(told.print());
+    }
+    // The verb is the first word that is neither an option nor the folder.
+    let folder = said.iter().position(|word| word == "--data").map(|at| at + 1);
+    let verb = said
+        .iter()
+        .enumerate()
+        .find(|(at, word)| Some(*at) != folder && !word.to_string_lossy().starts_with('-'))
+        .map(|(_, word)| word);
+    let run = verb.is_some_and(|verb| verb == "run");
+    ExitCode::from(if run { RUN_FAILED } else { 2 })
 }
 
 /// The table of exit codes, as the help shows it.

@@ -70,7 +70,7 @@ pub(crate) const EXIT_CODES: &[(&str, &str)] = &[
 /// The exit code of a command that goes on as a job.
 pub(crate) const STILL_RUNS: u8 = 124;
 /// The exit code of `run` when bbbox itself failed.
-const RUN_FAILED: u8 = 125;
+pub(crate) const RUN_FAILED: u8 = 125;
 
 impl Fault {
     /// A fault of writing to stdout.

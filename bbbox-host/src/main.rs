@@ -21,7 +21,10 @@ use clap::Parser;
 use crate::{cli::Cli, printer::Printer};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(told) => return cli::refuse(&told),
+    };
     let printer = Printer::new(cli.common.json);
     trace();
     match cli.verb.run(&cli.common, printer) {

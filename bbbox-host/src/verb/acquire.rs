@@ -1,5 +1,7 @@
 //! `bbbox acquire`: a new box.
 
+use std::time::{Duration, Instant};
+
 use bbbox::{
     id::{BoxName, RequestId, ThreadId},
     record::BoxRecord,
@@ -46,7 +48,7 @@ impl Acquire {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
         folder::block_on(async {
             let boxes = folder::owning(common, printer, "acquire").await?;
-            let events = boxes.events();
+            let (events, began) = (boxes.events(), Instant::now());
             let progress = Progress::new(printer, format!("acquiring a {} box", self.kind));
             let (operation, handle) = boxes.begin_acquire(self.request())?;
             let settled = settle(&boxes, events, &operation, &progress).await;
@@ -57,7 +59,7 @@ impl Acquire {
                     return Err(fault);
                 }
             };
-            printer.answer(&record, || told(&record))?;
+            printer.answer(&record, || told(&record, began.elapsed()))?;
             boxes.idle().await;
             Ok(0)
         })
@@ -85,9 +87,8 @@ impl Acquire {
 }
 
 /// A new box, for a person: what it is called and what to do next.
-fn told(record: &BoxRecord) -> String {
+fn told(record: &BoxRecord, took: Duration) -> String {
     let on = record.backend.as_ref().map(|backend| format!(" on {backend}")).unwrap_or_default();
-    let took: u64 = record.timings.iter().map(|timing| timing.ms).sum();
     let facts: String = record
         .guest
         .iter()
@@ -100,6 +101,6 @@ fn told(record: &BoxRecord) -> String {
         id = record.id,
         kind = record.kind,
         size = record.size,
-        took = words::took(std::time::Duration::from_millis(took)),
+        took = words::took(took),
     )
 }

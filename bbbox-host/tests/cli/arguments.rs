@@ -1,0 +1,65 @@
+//! Arguments, help and errors. It makes no box.
+
+use crate::Folder;
+
+#[test]
+fn a_wrong_argument_is_one_object_when_json_was_asked_for() {
+    let folder = Folder::new();
+    let said = folder.call(&["acquire", "linux", "--size", "cores=0,memory=2GiB", "--json"]);
+    assert_eq!(said.code, 2);
+    assert_eq!(said.error()["kind"], "invalid");
+    let said = folder.call(&["acquire", "linux", "--name", "A B"]);
+    assert_eq!(said.code, 2);
+    assert!(said.err.contains("\"A B\" is not a box name") && said.out.is_empty(), "{said:?}");
+}
+
+#[test]
+fn a_run_that_cannot_be_read_does_not_look_like_the_commands_own_code() {
+    let folder = Folder::new();
+    assert_eq!(folder.call(&["run"]).code, 125);
+    assert_eq!(folder.call(&["run", "nowhere", "--", "true"]).code, 125);
+    assert_eq!(folder.call(&["--data", "/tmp/run", "status"]).code, 2);
+}
+
+#[test]
+fn an_error_says_what_and_what_to_do_and_has_no_colour_where_nobody_looks() {
+    let folder = Folder::new();
+    let said = folder.call(&["acquire", "beos"]);
+    assert_eq!(said.code, 2);
+    assert!(said.err.starts_with("error: there is no kind \"beos\"\n  fix: use one of linux, "), "{said:?}");
+    assert!(!said.err.contains('\u{1b}') && said.out.is_empty(), "{said:?}");
+    let said = folder.call(&["status", "nobody", "--json"]);
+    assert_eq!((said.code, said.error()["kind"].as_str()), (3, Some("gone")));
+}
+
+#[test]
+fn a_folder_that_is_not_there_has_no_boxes_and_reading_makes_none() {
+    let folder = Folder::new();
+    let none = folder.path().join("none");
+    let none = none.to_str().unwrap();
+    assert_eq!(folder.ok(&["list", "--json", "--data", none]), "[]\n");
+    assert!(folder.ok(&["config", "show", "--data", none]).contains("revision = 0"));
+    assert!(!std::path::Path::new(none).exists());
+}
+
+#[test]
+fn every_verb_shows_an_example_and_takes_json() {
+    let folder = Folder::new();
+    let help = folder.ok(&["--help"]);
+    let verbs: Vec<_> = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|verb| *verb != "help")
+        .collect();
+    assert!(verbs.len() >= 19, "{verbs:?}");
+    for verb in verbs {
+        let help = folder.ok(&[verb, "--help"]);
+        for part in ["Example", "--json", "--data"] {
+            assert!(help.contains(part), "{verb} has no {part}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The configuration through files, as people change it.
+
+use crate::Folder;
+
+#[test]
+fn what_is_shown_can_be_changed_and_applied_and_only_over_what_it_was_made_from() {
+    let folder = Folder::new();
+    let file = folder.path().join("bbbox.toml");
+    let file_name = file.to_str().unwrap();
+    let shown = folder.ok(&["config", "show"]);
+    std::fs::write(&file, shown.replace("on = true", "on = false")).unwrap();
+    folder.ok(&["config", "check", file_name]);
+    assert_eq!(folder.json(&["config", "apply", file_name])["revision"], 1);
+    assert_eq!(folder.json(&["config", "show"])["backends"][0]["on"], false);
+    assert_eq!(folder.call(&["acquire", "linux"]).code, 7, "no backend takes new boxes");
+
+    // Another change of revision 0 comes too late, and what holds stays.
+    std::fs::write(&file, shown).unwrap();
+    let said = folder.call(&["config", "apply", file_name]);
+    assert_eq!(said.code, 6, "{said:?}");
+    assert!(said.err.contains("at revision 1") && said.err.contains("backends[0].on"), "{said:?}");
+    assert_eq!(folder.json(&["config", "show"])["revision"], 1);
+
+    // Taking a kind's switch and sizes works at once.
+    let document = r#"{"revision": 1, "backends": [{"id": "l", "type": "local"}],
+        "kinds": {"linux": {"default": "tiny", "presets": {"tiny": {"cores": 1, "memory": "2 GiB"}}}}}"#;
+    let said = folder.feed(&["config", "apply", "-"], document.as_bytes());
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(folder.json(&["acquire", "linux"])["size"]["memory-mib"], 2048);
+}
+
+#[test]
+fn every_problem_of_a_file_is_said_with_its_line() {
+    let folder = Folder::new();
+    let document = "[[backends]]\nid = \"one\"\ntype = \"dokcer\"\n\n[kinds.linux]\ndefault = \"smal\"\n";
+    let said = folder.feed(&["config", "check", "-"], document.as_bytes());
+    assert_eq!((said.code, said.err.lines().count()), (2, 2));
+    assert!(said.err.contains("stdin: line 3, column 1: backends[0].type: is \"dokcer\"; did you mean"));
+    assert!(said.err.contains("stdin: line 6, column 1: kinds.linux.default: "), "{said:?}");
+    let said = folder.feed(&["config", "check", "-", "--json"], document.as_bytes());
+    assert_eq!(said.error()["problems"].as_array().map(Vec::len), Some(2));
+    let said = folder.feed(&["config", "check", "-"], b"[backends\n");
+    assert!(said.code == 2 && said.err.starts_with("error: stdin: line 1, column "), "{said:?}");
+}
