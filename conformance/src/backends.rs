@@ -1,6 +1,6 @@
 //! The backends of this workspace as subjects.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use bbbox::{
@@ -30,6 +30,40 @@ pub(crate) enum Name {
     Docker,
     /// A provider simulated in memory.
     Sim,
+}
+
+impl Name {
+    /// The name as it is written.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Docker => "docker",
+            Self::Sim => "sim",
+        }
+    }
+
+    /// Which of an operation's crash points are tried: all of them where a box costs little, else one of each step,
+    /// the one at which the deed is done and not yet recorded.
+    pub(crate) fn crash_points(self, points: &[String]) -> Vec<(u64, String)> {
+        let numbered = (1..).zip(points.iter().cloned());
+        match self {
+            Self::Local | Self::Sim => numbered.collect(),
+            Self::Docker => {
+                numbered.filter(|(_, p)| p.ends_with(" acted") || p.ends_with(" wrote")).collect()
+            }
+        }
+    }
+}
+
+/// A handle on the provider `name` whose guests, where it keeps them in files, are below `folder`.
+pub(crate) fn at(name: Name, folder: &Path) -> Result<Arc<dyn Backend>> {
+    let id = BackendId::parse(name.word())?;
+    match name {
+        Name::Local => Ok(Arc::new(Local::open(id, LocalConfig::new(folder))?)),
+        Name::Docker => Ok(Arc::new(Docker::connect(id, DockerConfig::default())?)),
+        Name::Sim => Err(Error::refused("what is simulated in memory does not outlive its process")
+            .fix("use local or docker")),
+    }
 }
 
 /// The backend called `name`, ready to be held to its promises.

@@ -3,6 +3,7 @@
 //! It owns arguments and output. Which cases there are and how they run is the library's.
 
 mod backends;
+mod crash;
 mod print;
 
 use std::{process::ExitCode, sync::Arc};
@@ -23,6 +24,11 @@ struct Command {
 enum Verb {
     /// Runs every case and shows what passed, failed and was skipped.
     Run(Run),
+    /// Dies at every crash point of every operation, restarts, and checks what must hold.
+    Crash(crash::Crash),
+    /// One run that may die; `crash` starts it.
+    #[command(hide = true)]
+    CrashChild(crash::Child),
 }
 
 #[derive(Debug, Args)]
@@ -50,6 +56,14 @@ fn main() -> ExitCode {
     runtime.block_on(async {
         match verb {
             Verb::Run(run) => self::run(run).await,
+            Verb::Crash(crash) => crash.run().await,
+            Verb::CrashChild(child) => match child.run().await {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    print::problem(&format!("{error:?}"));
+                    ExitCode::FAILURE
+                }
+            },
         }
     })
 }
