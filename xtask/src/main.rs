@@ -4,6 +4,7 @@
 //! of this crate. Nothing here is part of what users install, and nothing here knows how a box works: it starts
 //! other programs, waits for them and adds up what they say.
 
+mod abilities;
 mod child;
 mod fault;
 mod say;
@@ -24,12 +25,15 @@ enum Chore {
     Setup,
     /// Set up, then run every check and test, and stop at the first failure.
     Test,
+    /// Write what the backends were seen to do in the last `test` into the README.
+    Abilities,
 }
 
 fn main() -> ExitCode {
     let done = match Chore::parse() {
         Chore::Setup => setup::run(),
         Chore::Test => test::run(),
+        Chore::Abilities => abilities::write(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -81,6 +81,11 @@ impl Part {
 /// Every part, in order.
 pub(super) fn all(root: &Path) -> Result<Vec<Part>> {
     let cargo = |args: &str| Child::new("cargo").dir(root).args(args.split(' '));
+    let suite = |name, args: &str, minutes| {
+        let program = Child::new(programs(root).join("conformance")).dir(root);
+        let child = program.args(args.split(' ')).args(["--json"]);
+        Part::new(name, Needs::Machine, child, minutes).counted(count::conformance)
+    };
     let mut parts = vec![
         Part::new("format", Needs::Rust, cargo("fmt --all --check"), 2),
         Part::new(
@@ -117,6 +122,9 @@ pub(super) fn all(root: &Path) -> Result<Vec<Part>> {
         )
         .unless_fails(cargo("deny fetch db").minutes(2), "the advisory database could not be fetched"),
         Part::new("build", Needs::Rust, cargo("build --workspace --all-targets --locked"), 25),
+        // First of what needs boxes, as it builds the image that they come from.
+        suite("conformance docker", "run --backend docker", 20),
+        suite("conformance local", "run --backend local", 10),
         Part::new("tests", Needs::Machine, cargo("nextest run --workspace --locked --no-fail-fast --status-level pass --success-output immediate"), 30)
             .counted(count::nextest),
         Part::new("doctests", Needs::Machine, cargo("test --workspace --locked --doc"), 10)
@@ -135,16 +143,8 @@ pub(super) fn all(root: &Path) -> Result<Vec<Part>> {
         let child = cargo("test --locked --target-dir target --manifest-path").args([manifest]);
         parts.push(Part::new("foreign example", Needs::Machine, child, 15).counted(count::cargo_test));
     }
-    for (name, args, minutes) in [
-        ("conformance local", "run --backend local", 10),
-        ("conformance docker", "run --backend docker", 15),
-        ("crash local", "crash --backend local", 15),
-        ("crash docker", "crash --backend docker", 20),
-    ] {
-        let suite = programs(root).join("conformance");
-        let child = Child::new(suite).dir(root).args(args.split(' ')).args(["--json"]);
-        parts.push(Part::new(name, Needs::Machine, child, minutes).counted(count::conformance));
-    }
+    parts.push(suite("crash local", "crash --backend local", 15));
+    parts.push(suite("crash docker", "crash --backend docker", 20));
     Ok(parts)
 }
 
