@@ -28,7 +28,7 @@ const SHORT: Duration = Duration::from_millis(60);
 /// Output up to this size is fetched through the runner.
 const SMALL: u64 = 64 * 1024;
 /// How often a stream in which nothing comes is doubted.
-const DOUBT: Duration = Duration::from_secs(15);
+pub(super) const DOUBT: Duration = Duration::from_secs(15);
 const TRIES: u32 = 4;
 const BUFFER: usize = 64 * 1024;
 

@@ -8,6 +8,7 @@
 pub mod posix;
 pub mod powershell;
 
+mod copy;
 mod follow;
 mod job;
 mod message;
@@ -21,6 +22,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use copy::{Copied, Progress};
 pub use job::{
     Command, Ended, JobSpec, JobState, KEPT, Kept, LONGEST_SCRIPT, RunResult, Signal, Signalled, Stream,
 };

@@ -19,31 +19,83 @@ use crate::{
     id::BoxId,
     kind::Shell,
     route::Route,
-    transport::{Exit, Process, Transport, TransportTraits},
+    transport::{Archive, Exit, Process, Source, Transport, TransportTraits},
 };
 
 /// The shells that every promise is tested in.
-pub(super) const SHELLS: [&[&str]; 3] = [&["dash"], &["bash", "--posix"], &["busybox", "sh"]];
+pub(crate) const SHELLS: [&[&str]; 3] = [&["dash"], &["bash", "--posix"], &["busybox", "sh"]];
 
-pub(super) struct Local {
-    pub(super) home: TempDir,
+pub(crate) struct Local {
+    pub(crate) home: TempDir,
     shell: Vec<String>,
     path: Option<String>,
+    archive: Option<Archiver>,
+}
+
+/// Another way for files, as a provider may have: `elsewhere` gets what it unpacks when commands do not see it.
+struct Archiver {
+    home: std::path::PathBuf,
+    elsewhere: Option<TempDir>,
+    damages: std::sync::atomic::AtomicBool,
+}
+
+#[async_trait]
+impl Archive for Archiver {
+    async fn unpack(&self, dir: &str, mut tar: Source) -> Result<()> {
+        let dir = match &self.elsewhere {
+            Some(other) => other.path().to_owned(),
+            None => self.home.join(dir),
+        };
+        let damage = dir.clone();
+        let mut command = tokio::process::Command::new("tar");
+        let mut child = command.args(["-xpf", "-"]).current_dir(dir).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let sent = tokio::io::copy(&mut tar, &mut stdin).await;
+        drop(stdin);
+        let unpacked = child.wait().await.unwrap().success() && sent.is_ok();
+        if self.damages.load(std::sync::atomic::Ordering::Relaxed) {
+            let script = "find d -type f -exec sh -c 'printf x >>\"$1\"' x {} \\;";
+            std::process::Command::new("sh").args(["-c", script]).current_dir(damage).status().unwrap();
+        }
+        if unpacked { Ok(()) } else { Err(Error::failed("the stream broke")) }
+    }
+
+    async fn pack(&self, path: &str) -> Result<Source> {
+        let path = std::path::Path::new(path);
+        let (dir, name) = (path.parent().unwrap(), path.file_name().unwrap());
+        let mut command = tokio::process::Command::new("tar");
+        let mut child =
+            command.args(["-cf", "-"]).arg(name).current_dir(dir).stdout(Stdio::piped()).spawn().unwrap();
+        Ok(Box::new(child.stdout.take().unwrap()))
+    }
 }
 
 impl Local {
-    pub(super) fn new(shell: &[&str]) -> Arc<Self> {
+    pub(crate) fn new(shell: &[&str]) -> Arc<Self> {
         let shell = shell.iter().map(ToString::to_string).collect();
-        Arc::new(Self { home: tempfile::tempdir().unwrap(), shell, path: None })
+        Arc::new(Self { home: tempfile::tempdir().unwrap(), shell, path: None, archive: None })
+    }
+
+    /// One with another way for files, which commands see or do not.
+    pub(crate) fn with_archive(shell: &[&str], seen: bool) -> Arc<Self> {
+        let home = tempfile::tempdir().unwrap();
+        let elsewhere = (!seen).then(|| tempfile::tempdir().unwrap());
+        let archive = Some(Archiver {
+            home: home.path().to_owned(),
+            elsewhere,
+            damages: std::sync::atomic::AtomicBool::new(false),
+        });
+        Arc::new(Self { home, shell: shell.iter().map(ToString::to_string).collect(), path: None, archive })
     }
 
     /// One whose PATH begins with a directory in which `name` always fails.
-    pub(super) fn without(shell: &[&str], name: &str) -> Arc<Self> {
+    pub(crate) fn without(shell: &[&str], name: &str) -> Arc<Self> {
         use std::os::unix::fs::PermissionsExt;
         let mut local = Self {
             home: tempfile::tempdir().unwrap(),
             shell: shell.iter().map(ToString::to_string).collect(),
             path: None,
+            archive: None,
         };
         let bin = local.home.path().join("bin");
         std::fs::create_dir(&bin).unwrap();
@@ -53,11 +105,17 @@ impl Local {
         Arc::new(local)
     }
 
-    pub(super) fn session(self: &Arc<Self>) -> Session {
+    /// Has every file that goes the other way arrive with a byte too many.
+    pub(crate) fn damage(&self) {
+        let archive = self.archive.as_ref().unwrap();
+        archive.damages.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    pub(crate) fn session(self: &Arc<Self>) -> Session {
         self.session_in(&Runners::new(Arc::new(SystemEnv)))
     }
 
-    pub(super) fn session_in(self: &Arc<Self>, runners: &Runners) -> Session {
+    pub(crate) fn session_in(self: &Arc<Self>, runners: &Runners) -> Session {
         let transport: Arc<dyn Transport> = Arc::<Self>::clone(self);
         runners.session(&BoxId::parse("bxtest00000000").unwrap(), Arc::new(transport))
     }
@@ -108,6 +166,10 @@ impl Transport for Local {
         Ok(())
     }
 
+    fn archive(&self) -> Option<&dyn Archive> {
+        self.archive.as_ref().map(|archive| archive as &dyn Archive)
+    }
+
     async fn route(&self, port: u16) -> Result<Route> {
         Ok(Route::Tcp { host: "127.0.0.1".into(), port })
     }
@@ -139,7 +201,7 @@ impl AsyncWrite for Closing {
 }
 
 /// Waits until `done` holds, and says what was last seen when it never does.
-pub(super) async fn until<T: std::fmt::Debug>(what: &str, mut look: impl AsyncFnMut() -> (bool, T)) {
+pub(crate) async fn until<T: std::fmt::Debug>(what: &str, mut look: impl AsyncFnMut() -> (bool, T)) {
     let mut last = None;
     for _ in 0..500 {
         let (done, seen) = look().await;

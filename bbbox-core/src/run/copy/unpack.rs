@@ -1,0 +1,320 @@
+//! A box's tar stream as local files, in a directory of its own until they are checked.
+//!
+//! A box is not trusted: nothing is written outside that directory, no link is followed, and no name may lead
+//! anywhere but down. Nothing of the target changes before the box has confirmed every sum.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, DirBuilder, File, OpenOptions, Permissions},
+    io::{self, Read},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink},
+    },
+    path::{Component, Path, PathBuf},
+};
+
+use tar::{Archive, EntryType};
+
+use super::{
+    guard::Fault,
+    list::{List, Sum},
+    pack::Summed,
+    pipe::Arrived,
+};
+use crate::error::{Error, Result};
+
+/// Where a copy is to end up.
+pub(super) struct Target {
+    /// The target itself.
+    path: PathBuf,
+    /// A directory that is there already: what comes is put into it.
+    merge: bool,
+}
+
+impl Target {
+    /// Looks at what is there. `name` is the source's own: a file that is copied onto a directory goes into it.
+    pub(super) fn look(path: &Path, name: &Path, is_dir: bool) -> Result<Self> {
+        let there = fs::metadata(path).ok();
+        let to_dir = there.as_ref().is_some_and(fs::Metadata::is_dir);
+        if is_dir && there.is_some() && !to_dir {
+            return Err(Error::refused(format!("{} is there already and is no directory", path.display())));
+        }
+        let path = if to_dir && !is_dir { path.join(name) } else { path.to_owned() };
+        if !is_dir && path.is_dir() {
+            return Err(Error::refused(format!("{} is a directory", path.display())));
+        }
+        Ok(Self { path, merge: is_dir && to_dir })
+    }
+
+    fn base(&self) -> &Path {
+        if self.merge {
+            return &self.path;
+        }
+        match self.path.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => dir,
+            _ => Path::new("."),
+        }
+    }
+}
+
+/// Files that arrived and are not in place yet.
+pub(super) struct Stage {
+    target: Target,
+    root: PathBuf,
+    is_dir: bool,
+    /// Directories with their modes; the top is the empty path.
+    dirs: BTreeMap<PathBuf, u32>,
+    files: BTreeMap<PathBuf, (Sum, u64)>,
+    links: BTreeSet<PathBuf>,
+    pub(super) skipped: Vec<PathBuf>,
+}
+
+impl Stage {
+    /// An empty one, beside the target or in it. `nonce` is a name that nobody guesses.
+    pub(super) fn make(target: Target, nonce: &str, is_dir: bool) -> Result<Self> {
+        let root = target.base().join(nonce);
+        DirBuilder::new().mode(0o700).create(&root).map_err(|error| unwritten(target.base(), error))?;
+        Ok(Self {
+            target,
+            root,
+            is_dir,
+            dirs: BTreeMap::new(),
+            files: BTreeMap::new(),
+            links: BTreeSet::new(),
+            skipped: Vec::new(),
+        })
+    }
+
+    /// Removes it with all it holds.
+    pub(super) fn remove(&self) {
+        for (dir, _) in self.dirs.iter().filter(|(_, mode)| *mode & 0o700 != 0o700) {
+            let _ = fs::set_permissions(self.at(dir), Permissions::from_mode(0o700));
+        }
+        if let Err(error) = fs::remove_dir_all(&self.root) {
+            tracing::warn!(path = %self.root.display(), %error, "what a copy left could not be removed");
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.files.values().map(|(_, size)| size).sum()
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        (self.files.len() + self.links.len()) as u64
+    }
+
+    /// The sum of the one file.
+    pub(super) fn only_sum(&self) -> Option<Sum> {
+        self.files.values().next().map(|(sum, _)| *sum)
+    }
+
+    /// The list by which the box checks what arrived here.
+    pub(super) fn list(&self) -> Result<Vec<u8>> {
+        let mut list = List::default();
+        for (path, (sum, size)) in &self.files {
+            list.file(&[b"./", path.as_os_str().as_bytes()].concat(), *size, sum)?;
+        }
+        Ok(list.finish(b""))
+    }
+
+    fn at(&self, path: &Path) -> PathBuf {
+        let top = self.root.join("d");
+        if path.as_os_str().is_empty() { top } else { top.join(path) }
+    }
+
+    /// Unpacks a whole stream.
+    pub(super) fn unpack(&mut self, from: Arrived) -> Result<(), Fault> {
+        let mut archive = Archive::new(from);
+        let entries = archive.entries().map_err(broken)?;
+        if self.is_dir {
+            self.dir(PathBuf::new(), 0o755)?;
+        }
+        for entry in entries {
+            let mut entry = entry.map_err(broken)?;
+            let mode = entry.header().mode().map_err(broken)? & 0o777;
+            let kind = entry.header().entry_type();
+            let path = if self.is_dir { below(&entry.path().map_err(broken)?)? } else { PathBuf::new() };
+            match kind {
+                EntryType::Directory => self.dir(path, mode)?,
+                EntryType::Symlink => {
+                    let to =
+                        entry.link_name().map_err(broken)?.ok_or_else(|| broken(no_target()))?.into_owned();
+                    self.link(path, &to)?;
+                }
+                EntryType::Link => {
+                    let to =
+                        entry.link_name().map_err(broken)?.ok_or_else(|| broken(no_target()))?.into_owned();
+                    self.same(path, &below(&to)?)?;
+                }
+                EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+                    self.file(path, mode, &mut entry)?;
+                }
+                EntryType::XGlobalHeader => {}
+                _ => self.skipped.push(path),
+            }
+        }
+        if !self.is_dir && self.files.len() != 1 {
+            return Err(Fault::There(Error::failed("the box sent no file")));
+        }
+        Ok(())
+    }
+
+    /// Refuses a path whose parent is no directory of this copy, or that came already.
+    fn room(&self, path: &Path) -> Result<()> {
+        let parent_known = path.parent().is_none_or(|parent| self.dirs.contains_key(parent));
+        let taken = self.files.contains_key(path) || self.links.contains(path);
+        let top_taken = self.is_dir && path.as_os_str().is_empty();
+        if parent_known && !taken && !top_taken {
+            return Ok(());
+        }
+        Err(Error::failed(format!("the box sent {:?} where it cannot be", path.display().to_string())))
+    }
+
+    fn dir(&mut self, path: PathBuf, mode: u32) -> Result<()> {
+        if let Some(known) = self.dirs.get_mut(&path) {
+            *known = mode;
+            return Ok(());
+        }
+        if !path.as_os_str().is_empty() {
+            self.room(&path)?;
+        }
+        let at = self.at(&path);
+        DirBuilder::new().mode(0o700).create(&at).map_err(|error| unwritten(&at, error))?;
+        self.dirs.insert(path, mode);
+        Ok(())
+    }
+
+    fn link(&mut self, path: PathBuf, to: &Path) -> Result<()> {
+        self.room(&path)?;
+        let at = self.at(&path);
+        symlink(to, &at).map_err(|error| unwritten(&at, error))?;
+        self.links.insert(path);
+        Ok(())
+    }
+
+    /// A second name of a file that came already.
+    fn same(&mut self, path: PathBuf, of: &Path) -> Result<()> {
+        self.room(&path)?;
+        let at = self.at(&path);
+        if let Some(known) = self.files.get(of).copied() {
+            fs::hard_link(self.at(of), &at).map_err(|error| unwritten(&at, error))?;
+            self.files.insert(path, known);
+        } else if self.links.contains(of) {
+            let to = fs::read_link(self.at(of)).map_err(|error| unwritten(&at, error))?;
+            return self.link(path, &to);
+        } else {
+            return Err(Error::failed(format!(
+                "the box sent a second name of {:?}, which it did not send",
+                of
+            )));
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: PathBuf, mode: u32, from: &mut impl Read) -> Result<(), Fault> {
+        self.room(&path)?;
+        let at = self.at(&path);
+        let mut options = OpenOptions::new();
+        let mut file: File = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&at)
+            .map_err(|error| unwritten(&at, error))?;
+        let mut from = Summed::new(from);
+        let mut buffer = vec![0; 128 * 1024];
+        loop {
+            let n = from.read(&mut buffer).map_err(broken)?;
+            if n == 0 {
+                break;
+            }
+            io::Write::write_all(&mut file, &buffer[..n]).map_err(|error| unwritten(&at, error))?;
+        }
+        file.set_permissions(Permissions::from_mode(mode)).map_err(|error| unwritten(&at, error))?;
+        self.files.insert(path, from.finish());
+        Ok(())
+    }
+
+    /// Puts everything in place, each file by one rename.
+    pub(super) fn place(&self) -> Result<()> {
+        if !self.target.merge {
+            self.set_modes(
+                self.dirs.iter().rev().map(|(dir, mode)| (self.at(dir), *mode)),
+                &self.at(Path::new("")),
+            )?;
+            let (from, to) = (self.at(Path::new("")), &self.target.path);
+            if self.is_dir && fs::symlink_metadata(to).is_ok() {
+                return Err(Error::refused(format!("{} came into being meanwhile", to.display())));
+            }
+            fs::rename(from, to).map_err(|error| unwritten(to, error))?;
+            return self.top_mode(to);
+        }
+        let to = |path: &Path| self.target.path.join(path);
+        for path in self.dirs.keys().filter(|path| !path.as_os_str().is_empty()) {
+            match fs::symlink_metadata(to(path)) {
+                Ok(meta) if meta.is_dir() => {}
+                Ok(meta) if meta.is_symlink() => {
+                    return Err(Error::refused(format!(
+                        "{} is a symbolic link, and a copy does not follow it",
+                        to(path).display()
+                    )));
+                }
+                Ok(_) => return Err(Error::refused(format!("{} is no directory", to(path).display()))),
+                Err(_) => {}
+            }
+        }
+        let mut made = Vec::new();
+        for (path, mode) in self.dirs.iter().filter(|(path, _)| !path.as_os_str().is_empty()) {
+            match DirBuilder::new().mode(0o700).create(to(path)) {
+                Ok(()) => made.push((to(path), *mode)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(unwritten(&to(path), error)),
+            }
+        }
+        for path in self.files.keys().chain(&self.links) {
+            fs::rename(self.at(path), to(path)).map_err(|error| unwritten(&to(path), error))?;
+        }
+        self.set_modes(made.into_iter().rev(), Path::new("/"))
+    }
+
+    fn set_modes(&self, dirs: impl Iterator<Item = (PathBuf, u32)>, but: &Path) -> Result<()> {
+        for (path, mode) in dirs.filter(|(path, _)| path != but) {
+            fs::set_permissions(&path, Permissions::from_mode(mode))
+                .map_err(|error| unwritten(&path, error))?;
+        }
+        Ok(())
+    }
+
+    /// The top's own mode comes last: a directory that is read-only cannot be moved.
+    fn top_mode(&self, to: &Path) -> Result<()> {
+        let Some(mode) = self.dirs.get(Path::new("")) else { return Ok(()) };
+        fs::set_permissions(to, Permissions::from_mode(*mode)).map_err(|error| unwritten(to, error))
+    }
+}
+
+/// An entry's path below the top. Only steps down count.
+fn below(path: &Path) -> Result<PathBuf> {
+    let mut below = PathBuf::new();
+    for part in path.components().filter(|part| *part != Component::CurDir) {
+        match part {
+            Component::Normal(name) => below.push(name),
+            _ => {
+                return Err(Error::failed(format!("the box sent the name {:?}", path.display().to_string())));
+            }
+        }
+    }
+    Ok(below)
+}
+
+fn no_target() -> io::Error {
+    io::Error::other("a link without a target")
+}
+
+fn broken(error: io::Error) -> Fault {
+    Fault::There(Error::failed("the box's stream of files broke off").because(error))
+}
+
+fn unwritten(path: &Path, error: io::Error) -> Error {
+    Error::failed(format!("{} could not be written", path.display())).because(error)
+}
