@@ -124,14 +124,16 @@ impl Session {
         let moved = AtomicU64::new(0);
         let work = async {
             let ready = guard.ready().await?;
-            let (kind, size, path) = out_ready(&ready)?;
-            let count = |n: u64| progress(moved.fetch_add(n, Ordering::Relaxed) + n, size);
-            let (name, to, is_dir) =
-                (name_of(Path::new(OsStr::from_bytes(remote.as_ref()))), local.to_owned(), kind == Kind::Dir);
+            let ready = out_ready(&ready)?;
+            let count = |n: u64| progress(moved.fetch_add(n, Ordering::Relaxed) + n, ready.size);
+            let (name, to, is_dir) = (
+                name_of(Path::new(OsStr::from_bytes(remote.as_ref()))),
+                local.to_owned(),
+                ready.kind == Kind::Dir,
+            );
             let target =
                 blocking(move || Target::look(&to, Path::new(OsStr::from_bytes(&name)), is_dir)).await?;
-            let arriving =
-                receive(&mut guard, &*transport, kind, size, path, (target, nonce), &count).await?;
+            let arriving = receive(&mut guard, &*transport, &ready, (target, nonce), &count).await?;
             let Arriving { list, sum, verdict, done } = arriving;
             guard.check(list, sum).await?;
             let _ = verdict.send(());
@@ -278,8 +280,17 @@ enum Kind {
     Dir,
 }
 
+/// What a box has to give.
+struct OutReady {
+    kind: Kind,
+    /// A file's size.
+    size: Option<u64>,
+    /// Where it is; a path that is not text has no faster way.
+    path: Option<String>,
+}
+
 /// `KIND SIZE PATH`.
-fn out_ready(ready: &[u8]) -> Result<(Kind, Option<u64>, Option<String>)> {
+fn out_ready(ready: &[u8]) -> Result<OutReady> {
     let mut words = ready.splitn(3, |b| *b == b' ');
     let kind = match words.next() {
         Some(b"file") => Kind::File,
@@ -289,7 +300,7 @@ fn out_ready(ready: &[u8]) -> Result<(Kind, Option<u64>, Option<String>)> {
     };
     let size = words.next().and_then(|size| std::str::from_utf8(size).ok()?.parse().ok());
     let path = words.next().and_then(|path| String::from_utf8(path.to_vec()).ok());
-    Ok((kind, size.filter(|_| kind != Kind::Dir), path))
+    Ok(OutReady { kind, size: size.filter(|_| kind != Kind::Dir), path })
 }
 
 fn odd(ready: &[u8]) -> Error {
@@ -309,18 +320,17 @@ struct Arriving {
 async fn receive(
     guard: &mut Guard,
     transport: &dyn Transport,
-    kind: Kind,
-    size: Option<u64>,
-    path: Option<String>,
+    ready: &OutReady,
     (target, nonce): (Target, String),
     count: &(impl Fn(u64) + Sync),
 ) -> Result<Arriving, Fault> {
+    let kind = ready.kind;
     if kind != Kind::Dir {
         guard.say(b"sum\n").await?;
     }
-    let packed = match (transport.archive(), path) {
-        (Some(archive), Some(path)) if kind == Kind::File && size.is_some_and(|size| size >= LARGE) => {
-            archive.pack(&path).await.ok()
+    let packed = match (transport.archive(), &ready.path) {
+        (Some(archive), Some(path)) if kind == Kind::File && ready.size.is_some_and(|size| size >= LARGE) => {
+            archive.pack(path).await.ok()
         }
         _ => None,
     };
