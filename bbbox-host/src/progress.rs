@@ -29,7 +29,7 @@ pub(crate) struct Progress {
 impl Progress {
     pub(crate) fn new(printer: Printer, what: impl Into<Cow<'static, str>>) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()).with_message(what);
-        bar.set_style(style("{spinner} {msg} {elapsed:.dim}"));
+        bar.set_style(style(PLAIN));
         Self { bar, watched: printer.watched() }
     }
 
@@ -39,13 +39,26 @@ impl Progress {
         if let Some(fraction) = fraction {
             if self.bar.length().is_none() {
                 self.bar.set_length(1000);
-                self.bar.set_style(style("{spinner} {msg} {bar:24} {percent}% {elapsed:.dim}"));
+                self.bar.set_style(style(SHARE));
             }
             self.bar.set_position((fraction.clamp(0.0, 1.0) * 1000.0) as u64);
         } else if self.bar.length().is_some() {
             self.bar.unset_length();
-            self.bar.set_style(style("{spinner} {msg} {elapsed:.dim}"));
+            self.bar.set_style(style(PLAIN));
         }
+    }
+
+    /// Says how many bytes have passed, of `total` where that is known.
+    pub(crate) fn bytes(&self, passed: u64, total: Option<u64>) {
+        match total {
+            Some(total) if self.bar.length() != Some(total) => {
+                self.bar.set_length(total);
+                self.bar.set_style(style(BYTES_OF));
+            }
+            None if self.bar.position() == 0 => self.bar.set_style(style(BYTES)),
+            _ => {}
+        }
+        self.bar.set_position(passed);
     }
 
     /// Waits for `work`, showing the line once that takes a while, and takes it away at the end.
@@ -66,6 +79,11 @@ impl Progress {
         done
     }
 }
+
+const PLAIN: &str = "{spinner} {msg} {elapsed:.dim}";
+const SHARE: &str = "{spinner} {msg} {bar:24} {percent}% {elapsed:.dim}";
+const BYTES: &str = "{spinner} {msg} {bytes}, {bytes_per_sec}";
+const BYTES_OF: &str = "{spinner} {msg} {bar:24} {bytes} of {total_bytes}, {bytes_per_sec}";
 
 fn style(template: &str) -> ProgressStyle {
     // Cannot fail: the templates are constants, and a test draws each.
@@ -137,9 +155,7 @@ mod tests {
 
     #[test]
     fn each_form_of_the_line_is_drawn() {
-        for template in
-            ["{spinner} {msg} {bytes}, {bytes_per_sec}", "{spinner} {msg} {bar:24} {percent}% {elapsed:.dim}"]
-        {
+        for template in [PLAIN, SHARE, BYTES, BYTES_OF] {
             ProgressStyle::with_template(template).unwrap();
         }
     }

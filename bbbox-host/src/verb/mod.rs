@@ -3,6 +3,7 @@
 pub(crate) mod acquire;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod copy;
 pub(crate) mod forget;
 pub(crate) mod image;
 pub(crate) mod install_id;

@@ -2,12 +2,14 @@
 
 use std::{
     future::Future,
+    path::Path,
     time::{Duration, Instant},
 };
 
 use bbbox::{
     Error, ErrorKind,
     boxes::{Acquire, BoxHandle, Boxes},
+    env::{Env, SystemEnv},
     id::{BackendId, KindId},
     run::{Ended, JobSpec, RunResult, Session},
 };
@@ -34,6 +36,9 @@ pub(crate) struct Try {
     #[arg(long, value_name = "BACKEND", value_parser = |t: &str| BackendId::parse(t).map_err(words::spoken))]
     on: Option<BackendId>,
 }
+
+/// How much is copied in and out: 4 MiB.
+const COPIED: u64 = 4 << 20;
 
 /// What was done, for a program.
 #[derive(Debug, Default, Serialize)]
@@ -163,8 +168,38 @@ impl Steps<'_> {
             Ok(((), String::from_utf8_lossy(&out).trim().to_owned()))
         })
         .await?;
+        self.copy(&session).await?;
         self.job(handle).await?;
         self.stop_and_start(handle).await
+    }
+
+    /// A file into the box and back, by way of a folder that goes with it.
+    async fn copy(&mut self, session: &Session) -> Result<(), Fault> {
+        let here = folder::path(self.common)?.join("try");
+        let unmade = |error| Fault::file("use", &here.display().to_string(), error);
+        let bytes: Vec<u8> = (0..COPIED / 8).flat_map(|_| SystemEnv.random().to_le_bytes()).collect();
+        std::fs::create_dir_all(&here)
+            .and_then(|()| std::fs::write(here.join("in"), &bytes))
+            .map_err(unmade)?;
+        let copied = self.copy_both_ways(session, &here, &bytes).await;
+        std::fs::remove_dir_all(&here).map_err(unmade)?;
+        copied
+    }
+
+    async fn copy_both_ways(&mut self, session: &Session, here: &Path, bytes: &[u8]) -> Result<(), Fault> {
+        let size = words::bytes(COPIED);
+        self.step("copy in", async {
+            session.copy_in(&here.join("in"), "try-copied", &|_, _| {}).await?;
+            Ok(((), size.clone()))
+        })
+        .await?;
+        self.step("copy out", async {
+            session.copy_out("try-copied", &here.join("out"), &|_, _| {}).await?;
+            let back = std::fs::read(here.join("out")).unwrap_or_default();
+            expect("whether the file came back the same", &(back == bytes), &true)?;
+            Ok(((), format!("{size}, the same as went in")))
+        })
+        .await
     }
 
     /// A job that is found again by someone who did not start it.

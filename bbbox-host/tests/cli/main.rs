@@ -6,6 +6,7 @@
 mod arguments;
 mod boxes;
 mod config;
+mod copies;
 mod jobs;
 
 use std::{
