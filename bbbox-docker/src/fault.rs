@@ -14,12 +14,25 @@ pub(crate) enum Call {
     Changes,
 }
 
+/// The engine's own words for "there is none", lower case, as 20.10 and 29 have them in their 404s. Any other 404 is
+/// something else's answer, such as a proxy's that does not pass the call on, and says nothing about what was asked.
+const NONE: [&str; 5] = [
+    "no such container",
+    "no such image",
+    "no such volume",
+    "no such exec instance",
+    "could not find the file",
+];
+
 /// What `error` means for someone who was `doing` something.
 pub(crate) fn fault(doing: impl Into<String>, call: Call, error: Native) -> Error {
     let lost = if call == Call::Changes { Effect::Unknown } else { Effect::None };
     let (kind, effect, fix) = match &error {
         Native::DockerResponseServerError { status_code, message } => {
-            (answered(*status_code, message), Effect::None, None)
+            let kind = answered(*status_code, message);
+            let fix = (*status_code == 404 && kind != ErrorKind::Gone)
+                .then_some("let whatever stands in front of the engine pass this call on");
+            (kind, Effect::None, fix)
         }
         Native::SocketNotFoundError(_) => {
             (ErrorKind::Unavailable, Effect::None, unreachable_fix(io::ErrorKind::NotFound))
@@ -50,7 +63,7 @@ pub(crate) fn fault(doing: impl Into<String>, call: Call, error: Native) -> Erro
 fn answered(status: u16, message: &str) -> ErrorKind {
     let says = |words: &str| message.to_ascii_lowercase().contains(words);
     match status {
-        404 => ErrorKind::Gone,
+        404 if NONE.iter().any(|words| says(words)) => ErrorKind::Gone,
         409 => ErrorKind::Busy,
         400 => ErrorKind::Refused,
         401 | 403 => ErrorKind::Denied,
@@ -107,7 +120,8 @@ mod tests {
     #[test]
     fn the_table_holds() {
         let cases = [
-            (answer(404, "No such container: x"), ErrorKind::Gone, Effect::None),
+            (answer(404, "page not found"), ErrorKind::Failed, Effect::None),
+            (answer(404, "<html>404 Not Found</html>"), ErrorKind::Failed, Effect::None),
             (
                 answer(409, "Conflict. The container name \"/x\" is already in use"),
                 ErrorKind::Busy,
@@ -143,6 +157,17 @@ mod tests {
 
     #[test]
     fn only_the_engines_own_words_count_as_gone() {
+        let samples = include_str!("../samples/none.txt");
+        assert!(samples.lines().count() > 6);
+        for words in samples.lines() {
+            for words in [words.to_owned(), words.to_uppercase()] {
+                let error = fault("x", Call::Reads, answer(404, &words));
+                assert_eq!(error.kind(), ErrorKind::Gone, "{words}");
+                assert_eq!(answered(500, &words), ErrorKind::Failed, "{words}");
+            }
+        }
+        let error = fault("x", Call::Changes, answer(404, "page not found"));
+        assert!(error.how_to_fix().is_some_and(|fix| fix.contains("in front of the engine")), "{error:?}");
         assert!(is_no_such_container(&answer(404, "No such container: abc")));
         assert!(!is_no_such_container(&answer(404, "page not found")));
         assert!(!is_no_such_container(&answer(500, "No such container: abc")));

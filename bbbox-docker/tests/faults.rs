@@ -201,6 +201,28 @@ async fn what_is_not_an_engine_is_told_apart() {
     let error = page.backend().offers().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Failed);
     assert!(error.how_to_fix().is_some(), "{error:?}");
+    // Nor does a proxy that passes some calls on and answers 404 to others make anything of a box's gone.
+    for words in [r#"{"message":"page not found"}"#, "404 page not found", "<html>not found</html>"] {
+        let page = Engine::start(move |_, path| {
+            let refused =
+                path.starts_with("/images/") || path.starts_with("/volumes") || path.ends_with("/exec");
+            refused.then_some(Reply::Text(404, words))
+        });
+        let docker = page.backend();
+        let command = docker.reach(&guest()).await.unwrap().command;
+        for error in [
+            docker.capacity(&kind(), &common::install()).await.unwrap_err(),
+            docker.acquire(&common::order(&common::install()), &Told::default()).await.unwrap_err(),
+            docker.held(&guest().install).await.unwrap_err(),
+            docker.release(&guest(), &Told::default()).await.unwrap_err(),
+            docker.images().unwrap().images().await.unwrap_err(),
+            command.spawn(&common::argv(&["true"])).await.unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Failed, "{error:?}");
+            assert!(error.chain().contains("not found"), "the words are kept: {error:?}");
+            assert!(error.how_to_fix().is_some(), "{error:?}");
+        }
+    }
     // A page where a container should be is never taken for "no such container".
     let page =
         Engine::start(|_, path| path.contains("/containers/").then_some(Reply::Text(404, "not found")));
