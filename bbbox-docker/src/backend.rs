@@ -197,7 +197,8 @@ impl Inner {
     /// What every install's boxes take of the engine, and which of them are `install`'s.
     async fn room(&self, kind: &KindId, install: &InstallId) -> Result<HostRoom> {
         let image = self.config.image(kind.as_str());
-        let keys = || vec![map::INSTALL.to_owned(), map::BOX.to_owned()];
+        // One label is enough: what was made by an install takes room, whatever became of the rest.
+        let keys = || vec![map::INSTALL.to_owned()];
         let (info, image, boxes, notes) = tokio::try_join!(
             self.info(),
             self.engine.image(&image),
@@ -211,14 +212,19 @@ impl Inner {
         let mut counted = BTreeMap::new();
         for container in &boxes {
             let id = container.labels.get(map::BOX).cloned().unwrap_or_default();
-            let Some(size) = notes.get(&id).and_then(map::size).or_else(|| map::size(&container.labels))
-            else {
-                continue;
+            let said = notes.get(&id).and_then(map::size).or_else(|| map::size(&container.labels));
+            let size = match said {
+                Some(size) => size,
+                // What no label says, the engine knows.
+                None => match self.engine.inspect(&container.id).await?.and_then(|found| found.size) {
+                    Some(size) => size,
+                    None => continue,
+                },
             };
             let running = matches!(container.phase, Phase::Running | Phase::Between);
             memory.used += LimitName::Memory.need(&size, running);
-            if let Some(owner) = map::owner(&container.labels).filter(|owner| owner.install == *install) {
-                counted.insert(owner.box_id, Counted { size, running });
+            if let Some(id) = map::box_of(&container.labels, install) {
+                counted.insert(id, Counted { size, running });
             }
         }
         let guests = Limit {
@@ -283,7 +289,13 @@ impl Backend for Docker {
         let mine = || vec![format!("{}={install}", map::INSTALL), format!("{}={}", map::BACKEND, self.0.id)];
         let (boxes, notes) = tokio::try_join!(self.0.engine.list(mine()), self.0.notes(mine()))?;
         let held = boxes.iter().filter_map(|container| {
-            let recorded = map::owner(&container.labels)?;
+            let Some(recorded) = map::owner(&container.labels) else {
+                tracing::warn!(
+                    container = %container.id, labels = ?container.labels,
+                    "a container of this install is no box: its labels cannot be read; remove it if nobody needs it"
+                );
+                return None;
+            };
             let note = notes.get(recorded.box_id.as_str());
             let owner = note.and_then(map::owner).unwrap_or(recorded);
             Some(Held { guest: map::guest(container, &owner, note), owner })

@@ -3,6 +3,8 @@
 //! A build gets the image's name only after a container of it passed the kind's own check. Boxes keep the image they
 //! were made from, as a container holds it by its ID.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bbbox_core::{
     Error, Result,
@@ -30,6 +32,10 @@ use crate::{
 const AGE: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// How old a trial's leftovers are when whoever made them is surely gone.
 const LEFT_BEHIND: SignedDuration = SignedDuration::from_hours(6);
+/// How long each part of a trial may take: until the container is ready, the kind's check, and Docker's own start.
+const TRIAL_READY: Duration = Duration::from_secs(60);
+const TRIAL_CHECK: Duration = Duration::from_secs(120);
+const TRIAL_DOCKER: Duration = Duration::from_secs(90);
 const TRIAL_SIZE: Size = Size::new(1, 1024);
 
 #[async_trait]
@@ -166,6 +172,9 @@ impl Inner {
             () = cancel.cancelled() => Err(cancelled()),
         };
         let removed = self.engine.remove(&name).await;
+        if let (Err(_), Err(left)) = (&tried, &removed) {
+            tracing::warn!(%name, ?left, "a trial's container stays until a later build");
+        }
         tried?;
         removed.map(drop)
     }
@@ -180,7 +189,13 @@ impl Inner {
         let id = loop {
             let made = self.engine.create(name, spec.body(&seen.grant)).await?;
             let id = made.ok_or_else(|| Error::failed(format!("there is a container {name} already")))?;
-            match self.ready(&id, false).await? {
+            match within(
+                "its start script has not said that it is ready",
+                TRIAL_READY,
+                self.ready(&id, false),
+            )
+            .await?
+            {
                 Started::Ready(..) => break id,
                 Started::Refused(words) => {
                     self.engine.remove(&id).await?;
@@ -190,14 +205,16 @@ impl Inner {
             }
         };
         let check = ["bb-box-check-headless".to_owned()];
-        let (exit, words) = exec::run(&self.engine, &id, &check, As::User).await?;
+        let checked = exec::run(&self.engine, &id, &check, As::User);
+        let (exit, words) = within("its check has not ended", TRIAL_CHECK, checked).await?;
         words.lines().for_each(|line| hooks.line(line));
         if !exit.success() {
             return Err(Error::failed("the new image does not keep its kind's promises").because_of(words));
         }
         if seen.grant.has_docker() {
             let docker = ["docker", "info"].map(str::to_owned);
-            let (exit, words) = exec::run(&self.engine, &id, &docker, As::User).await?;
+            let asked = exec::run(&self.engine, &id, &docker, As::User);
+            let (exit, words) = within("Docker inside it has not answered", TRIAL_DOCKER, asked).await?;
             if !exit.success() {
                 let words = words.lines().last().unwrap_or_default().to_owned();
                 hooks.line(&format!("Docker does not run inside boxes here: {words}"));
@@ -228,6 +245,14 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+/// A part of a trial, for as long as it may take.
+async fn within<T>(late: &str, most: Duration, part: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(most, part).await.unwrap_or_else(|_| {
+        Err(Error::failed(format!("the new image was tried: {late} after {} s", most.as_secs()))
+            .fix("see what its start script waits for; the image in use stays what it was"))
+    })
 }
 
 /// What an image is called until it has passed. What had no name could not be told from others' images.

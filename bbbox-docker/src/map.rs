@@ -95,6 +95,11 @@ pub(crate) fn owner(labels: &Labels) -> Option<Owner> {
     })
 }
 
+/// The box of `install` that `labels` name, whether or not the rest of them can be read.
+pub(crate) fn box_of(labels: &Labels, install: &InstallId) -> Option<BoxId> {
+    (labels.get(INSTALL)? == install.as_str()).then(|| BoxId::parse(labels.get(BOX)?).ok()).flatten()
+}
+
 /// The size that `labels` name.
 pub(crate) fn size(labels: &Labels) -> Option<Size> {
     Some(Size::new(labels.get(CORES)?.parse().ok()?, labels.get(MEMORY)?.parse().ok()?))
