@@ -151,7 +151,7 @@ impl Inner {
 
     /// Brings the operation as far as it goes now. An error is the journal's own.
     async fn once(self: &Arc<Self>, n: i64, cancel: &CancellationToken) -> Result<Next> {
-        let Some(op) = self.store.read(|c| rows::operation(c, n))? else { return Ok(Next::Leave) };
+        let Some(mut op) = self.store.read(|c| rows::operation(c, n))? else { return Ok(Next::Leave) };
         match op.state {
             State::Done | State::Failed | State::Cancelled | State::Unknown | State::Suspended => {
                 return Ok(Next::Leave);
@@ -163,7 +163,7 @@ impl Inner {
             State::Queued => {
                 self.env.point(&format!("{} turn", op.kind)).await;
                 match self.store.write(|tx| queue::take_turn(tx, n, op.over_unknown))? {
-                    Turn::Now => {}
+                    Turn::Now => op.ran = true,
                     Turn::Later => return Ok(Next::Leave),
                     Turn::Never(error) => return self.end(op, State::Failed, Some(error), None).await,
                 }
@@ -241,6 +241,7 @@ impl Inner {
             args: op.args.clone(),
             boxes: op.boxes.clone(),
             state,
+            ran: op.ran,
             error,
             result,
         };

@@ -133,6 +133,9 @@ pub struct Ended {
     pub boxes: Vec<BoxId>,
     /// How it ended: done, failed, cancelled or unknown.
     pub state: State,
+    /// Whether it ever got its turn. One that was cancelled or refused in the queue did not: it changed nothing, and
+    /// its boxes may be in the hands of the operation that runs on them.
+    pub ran: bool,
     /// Why, unless it is done.
     pub error: Option<Error>,
     /// What its function returned, if it is done.

@@ -57,7 +57,7 @@ pub(super) fn take_turn(tx: &Connection, n: i64, over_unknown: bool) -> Result<T
             [n],
         )?;
     }
-    rows::set_state(tx, n, State::Running)?;
+    rows::set_running(tx, n)?;
     Ok(Turn::Now)
 }
 

@@ -25,6 +25,8 @@ pub(super) struct Op {
     pub(super) state: State,
     pub(super) cancel: bool,
     pub(super) over_unknown: bool,
+    /// Whether it ever got its turn.
+    pub(super) ran: bool,
     pub(super) cause: Option<Error>,
 }
 
@@ -130,14 +132,14 @@ pub(super) fn boxes(tx: &Connection, n: i64) -> Result<Vec<BoxId>> {
 pub(super) fn operation(tx: &Connection, n: i64) -> Result<Option<Op>> {
     let found = tx
         .prepare_cached(
-            "SELECT id, kind, version, args, state, cancel, over_unknown, cause FROM operations WHERE n = ?1",
+            "SELECT id, kind, version, args, state, cancel, over_unknown, cause, ran FROM operations WHERE n = ?1",
         )?
         .query_row([n], |r| {
             let text: (String, String, String, Option<String>) = (r.get(0)?, r.get(3)?, r.get(4)?, r.get(7)?);
-            Ok((text, r.get(1)?, r.get(2)?, r.get(5)?, r.get(6)?))
+            Ok((text, r.get(1)?, r.get(2)?, r.get(5)?, r.get(6)?, r.get(8)?))
         })
         .optional()?;
-    let Some(((id, args, state, cause), kind, version, cancel, over_unknown)) = found else {
+    let Some(((id, args, state, cause), kind, version, cancel, over_unknown, ran)) = found else {
         return Ok(None);
     };
     Ok(Some(Op {
@@ -150,13 +152,13 @@ pub(super) fn operation(tx: &Connection, n: i64) -> Result<Option<Op>> {
         state: State::parse(&state)?,
         cancel,
         over_unknown,
+        ran,
         cause: cause.as_deref().map(json).transpose()?,
     }))
 }
 
-pub(super) fn set_state(tx: &Connection, n: i64, state: State) -> Result<()> {
-    run(tx, "UPDATE operations SET state = ?2, error = NULL WHERE n = ?1", params![n, state.as_str()])
-        .map(drop)
+pub(super) fn set_running(tx: &Connection, n: i64) -> Result<()> {
+    run(tx, "UPDATE operations SET state = 'running', ran = 1, error = NULL WHERE n = ?1", [n]).map(drop)
 }
 
 pub(super) fn set_undoing(tx: &Connection, n: i64, cause: &Error) -> Result<()> {
@@ -215,11 +217,12 @@ pub(super) fn set_ended(
     .map(drop)
 }
 
-/// Has what stood still go on, and lists every operation that has not ended, the earliest first.
+/// Has what stood still go on, in the queue when it never got its turn, and lists every operation that has not ended, the earliest first.
 pub(super) fn revive(tx: &Connection) -> Result<Vec<i64>> {
     run(
         tx,
-        "UPDATE operations SET error = NULL, state = CASE WHEN cause IS NULL THEN 'running' ELSE 'undoing' END
+        "UPDATE operations SET error = NULL,
+           state = CASE WHEN cause IS NOT NULL THEN 'undoing' WHEN ran THEN 'running' ELSE 'queued' END
          WHERE state = 'suspended'",
         [],
     )?;

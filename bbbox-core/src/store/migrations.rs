@@ -12,6 +12,7 @@ const ALL: &[M<'static>] = &[
     M::up(include_str!("migrations/001-journal.sql")),
     M::up(include_str!("migrations/002-boxes.sql")),
     M::up(include_str!("migrations/003-configuration.sql")),
+    M::up(include_str!("migrations/004-ran.sql")),
 ];
 
 /// Brings the database up to this program's shape.

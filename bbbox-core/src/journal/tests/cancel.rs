@@ -1,7 +1,7 @@
 //! Cancelling: before, during and after what can be taken back. The crash matrix cancels at every point.
 
 use super::{toy::*, *};
-use crate::error::ErrorKind;
+use crate::error::{Effect, ErrorKind};
 
 /// A journal with an operation whose `wait` step waits until it is cancelled or told to go on.
 fn waiting(undo: bool) -> (Arc<Journal>, Arc<Life>, CancellationToken, CancellationToken) {
@@ -96,6 +96,61 @@ fn a_queued_operation_ends_without_having_run() {
         journal.wait(&first).await.unwrap();
     })
     .unwrap();
+}
+
+#[test]
+fn an_end_says_whether_the_operation_ever_got_its_turn() {
+    let ends = Seen::default();
+    let (told, refuse) = (ends.clone(), Arc::new(AtomicUsize::new(0)));
+    let refuses = refuse.clone();
+    let (tell, go) = (CancellationToken::new(), CancellationToken::new());
+    let (told_started, goes) = (tell.clone(), go.clone());
+    let (journal, life) = journal(|b| {
+        b.operation("work", 1, move |cx: Context, fails: bool| {
+            let (tell, go) = (told_started.clone(), goes.clone());
+            async move {
+                let effect = if fails { Effect::Unknown } else { Effect::None };
+                cx.step("wait")
+                    .run(async |_| {
+                        tell.cancel();
+                        go.cancelled().await;
+                        Err::<(), _>(Error::failed("no").effect(effect))
+                    })
+                    .await
+            }
+        })
+        .on_end(move |_, end| {
+            if !end.ran && refuses.load(Ordering::Relaxed) > 0 {
+                return Err(Error::failed("not now"));
+            }
+            note(&told, format!("{} ran {}", end.state.as_str(), end.ran));
+            Ok(())
+        })
+    });
+    life.live(async {
+        let box_id = World::new().box_id();
+        let work = |fails: bool| start(&journal, begin("work", std::slice::from_ref(&box_id), json!(fails)));
+        let (first, second, third, fourth) = (work(false), work(true), work(true), work(true));
+        tell.cancelled().await;
+        // One whose end cannot be recorded stands still in the queue, and goes on there, not beside the first.
+        refuse.store(1, Ordering::Relaxed);
+        journal.cancel(&fourth).unwrap();
+        journal.wait(&fourth).await.unwrap_err();
+        assert_eq!(state_of(&journal, &fourth), State::Suspended);
+        refuse.store(0, Ordering::Relaxed);
+        journal.resume().unwrap();
+        assert_eq!(journal.wait(&fourth).await.unwrap_err().kind(), ErrorKind::Cancelled);
+        go.cancel();
+        for id in [&first, &second, &third] {
+            journal.wait(id).await.unwrap_err();
+        }
+    })
+    .unwrap();
+    // The second left the box unknown, so the third was refused.
+    assert_eq!(
+        noted(&ends),
+        ["cancelled ran false", "failed ran true", "unknown ran true", "failed ran false"]
+    );
 }
 
 #[test]
