@@ -28,6 +28,9 @@ use crate::{
     size::Size,
 };
 
+/// What a small machine may promise all the same: sizes are not enforced, and a box or two can be tried anywhere.
+const LEAST_MIB: u64 = 8192;
+
 /// The backend: guests in one folder of this machine.
 #[derive(Clone, Debug)]
 pub struct Local {
@@ -66,9 +69,9 @@ impl Local {
             let wanted: &[Mode] =
                 if self.config.isolation == Isolation::None { &[] } else { &[Mode::Root, Mode::User] };
             for mode in wanted {
-                match client::grants(&folder, *mode).await {
-                    Ok(()) => return Ok((*mode, refusals)),
-                    Err(e) => refusals.push(e.chain()),
+                match client::refusal(&folder, *mode).await? {
+                    None => return Ok((*mode, refusals)),
+                    Some(why) => refusals.push(why),
                 }
             }
             Ok((Mode::None, refusals))
@@ -173,8 +176,9 @@ impl Backend for Local {
         let mut memory = match self.config.memory {
             Some(memory) => limit(LimitName::Memory, Some(memory.mib()), 0),
             None => {
+                let reserve = self.config.memory_reserve.map_or(1024, Amount::mib);
                 let all = fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory_mib(&text));
-                limit(LimitName::Memory, all, self.config.memory_reserve.map_or(1024, Amount::mib))
+                limit(LimitName::Memory, all.map(|all| all.max(LEAST_MIB + reserve)), reserve)
             }
         };
         let mut guests = limit(LimitName::Guests, self.config.most_boxes.map(u64::from), 0);
@@ -194,7 +198,6 @@ impl Backend for Local {
     }
 
     async fn acquire(&self, order: &Order, hooks: &dyn AcquireHooks) -> Result<Guest> {
-        let cancelled = || Error::cancelled(format!("box {} was taken back", order.owner.box_id));
         let found = Folder::named(&self.dir, &order.owner.box_id)?.map(|(_, record)| record);
         if found.as_ref().is_some_and(|found| found.owner.install != order.owner.install) {
             return Err(Error::failed(format!("box {} is another install's here", order.owner.box_id)));
@@ -206,16 +209,13 @@ impl Backend for Local {
         };
         let record = Record { owner: order.owner.clone(), size: order.size, mode };
         let guest = record.guest();
-        if order.cancel.is_cancelled() && found.is_none() {
-            return Err(cancelled());
-        }
-        hooks.claim(&guest).await?;
         if !order.cancel.is_cancelled() {
+            hooks.claim(&guest).await?;
             self.make(&record).await.map_err(|e| e.at("box", &order.owner.box_id))?;
         }
         if order.cancel.is_cancelled() {
             self.remove(&guest).await?;
-            return Err(cancelled());
+            return Err(Error::cancelled(format!("box {} was taken back", order.owner.box_id)));
         }
         Ok(guest)
     }

@@ -59,14 +59,15 @@ fn keeper(folder: &Path, name: &str, mode: Mode, keep: &str) -> Command {
     command
 }
 
-/// Whether this machine grants `mode`: sets up a box in `folder` that ends at once, even if this process dies.
-pub(super) async fn grants(folder: &Path, mode: Mode) -> Result<()> {
-    let refused = Error::unavailable(format!("no {} namespaces", mode.word()));
-    match keeper(folder, "try", mode, "exit 0").output().await {
-        Ok(done) if done.status.success() => Ok(()),
-        Ok(done) => Err(refused.because_of(String::from_utf8_lossy(&done.stderr).trim_end())),
-        Err(e) => Err(refused.because(e)),
-    }
+/// Why this machine refuses `mode`, if it does: sets up a box in `folder` that ends at once, even if this process dies.
+pub(super) async fn refusal(folder: &Path, mode: Mode) -> Result<Option<String>> {
+    let done = keeper(folder, "try", mode, "exit 0").output().await;
+    // Not knowing is no refusal: boxes would be kept apart less than they could be.
+    let done =
+        done.map_err(|e| Error::unavailable("could not ask this machine for namespaces").because(e))?;
+    let why =
+        || format!("no namespaces as {}: {}", mode.word(), String::from_utf8_lossy(&done.stderr).trim_end());
+    Ok((!done.status.success()).then(why))
 }
 
 /// Starts a guest's first process and waits until the box is set up. It outlives this process, and holds `lock`.

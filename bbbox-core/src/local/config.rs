@@ -36,7 +36,8 @@ pub struct LocalConfig {
     pub dir: Option<PathBuf>,
     /// Whether boxes must be kept apart from this machine.
     pub isolation: Isolation,
-    /// Memory that running boxes may be promised together. Left out, it is this machine's, less `memory-reserve`.
+    /// Memory that running boxes may be promised together. Left out, it is this machine's, less `memory-reserve`, and
+    /// at least 8 GiB.
     pub memory: Option<Amount>,
     /// Memory of this machine that is kept from boxes where `memory` is left out: 1 GiB when this is left out too.
     pub memory_reserve: Option<Amount>,
