@@ -1,5 +1,6 @@
 //! A box's life through the public face, on the reference backend with real processes.
 #![cfg(all(feature = "local", target_os = "linux"))]
+#![allow(clippy::unwrap_used)]
 
 use std::{path::Path, sync::Arc};
 
