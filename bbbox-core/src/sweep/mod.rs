@@ -1,6 +1,6 @@
 //! The sweep: compare what should be with what is, at every backend, and begin what mends the difference.
 //!
-//! It runs at start and every three minutes. It looks ([`survey`]), plans as a pure function ([`plan`]) and begins
+//! It runs at start and every three minutes. It looks (`survey`), plans as a pure function (`plan`) and begins
 //! journalled operations, which look again in the box's turn; so nothing is done on a listing that has become old.
 //! It acts on this install's guests only, and never ends a box on one answer.
 
