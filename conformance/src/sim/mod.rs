@@ -2,7 +2,7 @@
 //!
 //! It promises what real providers do and no more: references are small numbers, the lowest free one is taken, and a
 //! guest's processes are real ones of this machine, without any isolation. Every handle made by
-//! [`Provider::backend`] sees the same provider. Faults come from [`crate::Faulty`] around a handle, never from here.
+//! [`Provider::backend`] sees the same provider. Faults come from a wrapper around a handle, never from here.
 
 mod backend;
 mod transport;
