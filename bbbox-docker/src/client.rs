@@ -74,6 +74,15 @@ impl Engine {
             .cloned()
     }
 
+    /// A call's failure. Where nothing answers, with the engine's address.
+    fn fault(&self, doing: impl Into<String>, call: Call, error: bollard::errors::Error) -> Error {
+        let mut doing = doing.into();
+        if fault::is_silence(&error) {
+            doing = format!("{doing}: the Docker Engine at {} does not answer", self.address());
+        }
+        fault(doing, call, error)
+    }
+
     /// The client with the time that a change may take.
     async fn slow(&self) -> Result<Api> {
         Ok(self.api().await?.with_timeout(CHANGE))
@@ -86,7 +95,7 @@ impl Engine {
 
     pub(crate) async fn info(&self) -> Result<SystemInfo> {
         let asked = self.api().await?.info().await;
-        asked.map_err(|e| fault("could not ask the engine about itself", Call::Reads, e))
+        asked.map_err(|e| self.fault("could not ask the engine about itself", Call::Reads, e))
     }
 
     /// The container with this ID or name; `None` only when the engine says that there is none.
@@ -94,7 +103,9 @@ impl Engine {
         match self.api().await?.inspect_container(reference, None::<query::InspectContainerOptions>).await {
             Ok(native) => Ok(Some(map::inspected(native))),
             Err(error) if fault::is_no_such_container(&error) => Ok(None),
-            Err(error) => Err(fault(format!("could not look at container {reference}"), Call::Reads, error)),
+            Err(error) => {
+                Err(self.fault(format!("could not look at container {reference}"), Call::Reads, error))
+            }
         }
     }
 
@@ -103,7 +114,7 @@ impl Engine {
         let filters = HashMap::from([("label", labels)]);
         let options = query::ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
         let listed = self.api().await?.list_containers(Some(options)).await;
-        let listed = listed.map_err(|e| fault("could not list containers", Call::Reads, e))?;
+        let listed = listed.map_err(|e| self.fault("could not list containers", Call::Reads, e))?;
         Ok(listed.into_iter().map(map::listed).collect())
     }
 
@@ -118,7 +129,7 @@ impl Engine {
                 Err(Error::unavailable(format!("the image of container {name} was just removed"))
                     .because(error))
             }
-            Err(error) => Err(fault(format!("could not make container {name}"), Call::Changes, error)),
+            Err(error) => Err(self.fault(format!("could not make container {name}"), Call::Changes, error)),
         }
     }
 
@@ -129,22 +140,22 @@ impl Engine {
     ) -> Result<impl Stream<Item = Result<Bytes, bollard::errors::Error>> + use<>> {
         let options = query::AttachContainerOptionsBuilder::new().stream(true).stdout(true).build();
         let attached = self.api().await?.attach_container(id, Some(options)).await;
-        let attached =
-            attached.map_err(|e| fault(format!("could not listen to container {id}"), Call::Reads, e))?;
+        let attached = attached
+            .map_err(|e| self.fault(format!("could not listen to container {id}"), Call::Reads, e))?;
         Ok(attached.output.map_ok(bollard::container::LogOutput::into_bytes))
     }
 
     /// Starts a container. One that runs is left as it is.
     pub(crate) async fn start(&self, id: &str) -> Result<()> {
         let started = self.slow().await?.start_container(id, None::<query::StartContainerOptions>).await;
-        started.map_err(|e| fault(format!("could not start container {id}"), Call::Changes, e))
+        started.map_err(|e| self.fault(format!("could not start container {id}"), Call::Changes, e))
     }
 
     /// Stops a container, first asking and then killing. One that is stopped is left as it is.
     pub(crate) async fn stop(&self, id: &str) -> Result<()> {
         let options = query::StopContainerOptionsBuilder::new().t(STOP_GRACE).build();
         let stopped = self.slow().await?.stop_container(id, Some(options)).await;
-        stopped.map_err(|e| fault(format!("could not stop container {id}"), Call::Changes, e))
+        stopped.map_err(|e| self.fault(format!("could not stop container {id}"), Call::Changes, e))
     }
 
     /// Removes a container by force, with its anonymous volumes. False when there was none.
@@ -155,13 +166,14 @@ impl Engine {
             Err(error) if fault::is_no_such_container(&error) => Ok(false),
             // Someone else is removing it: whether it goes is for the caller to look at.
             Err(error) if fault::says(&error, 409, "already in progress") => Ok(true),
-            Err(error) => Err(fault(format!("could not remove container {id}"), Call::Changes, error)),
+            Err(error) => Err(self.fault(format!("could not remove container {id}"), Call::Changes, error)),
         }
     }
 
     pub(crate) async fn update(&self, id: &str, body: ContainerUpdateBody) -> Result<()> {
         let updated = self.slow().await?.update_container(id, body).await;
-        updated.map_err(|e| fault(format!("could not change the size of container {id}"), Call::Changes, e))
+        updated
+            .map_err(|e| self.fault(format!("could not change the size of container {id}"), Call::Changes, e))
     }
 
     /// The labels of every volume that has all of `labels`, with its name.
@@ -169,7 +181,7 @@ impl Engine {
         let filters = HashMap::from([("label", labels)]);
         let options = query::ListVolumesOptionsBuilder::new().filters(&filters).build();
         let listed = self.api().await?.list_volumes(Some(options)).await;
-        let listed = listed.map_err(|e| fault("could not list volumes", Call::Reads, e))?;
+        let listed = listed.map_err(|e| self.fault("could not list volumes", Call::Reads, e))?;
         Ok(listed.volumes.unwrap_or_default().into_iter().map(|v| (v.name, v.labels)).collect())
     }
 
@@ -181,7 +193,7 @@ impl Engine {
             ..VolumeCreateRequest::default()
         };
         let made = self.slow().await?.create_volume(body).await;
-        made.map(drop).map_err(|e| fault(format!("could not make volume {name}"), Call::Changes, e))
+        made.map(drop).map_err(|e| self.fault(format!("could not make volume {name}"), Call::Changes, e))
     }
 
     /// Removes a volume, or finds that there is none.
@@ -189,7 +201,7 @@ impl Engine {
         match self.slow().await?.remove_volume(name, None::<query::RemoveVolumeOptions>).await {
             Ok(()) => Ok(()),
             Err(error) if fault::says(&error, 404, "no such volume") => Ok(()),
-            Err(error) => Err(fault(format!("could not remove volume {name}"), Call::Changes, error)),
+            Err(error) => Err(self.fault(format!("could not remove volume {name}"), Call::Changes, error)),
         }
     }
 
@@ -198,7 +210,7 @@ impl Engine {
         match self.api().await?.inspect_image(name).await {
             Ok(image) => Ok(Some(image)),
             Err(error) if fault::says(&error, 404, "no such image") => Ok(None),
-            Err(error) => Err(fault(format!("could not look at image {name}"), Call::Reads, error)),
+            Err(error) => Err(self.fault(format!("could not look at image {name}"), Call::Reads, error)),
         }
     }
 
@@ -207,7 +219,7 @@ impl Engine {
         let filters = HashMap::from([("label", labels)]);
         let options = query::ListImagesOptionsBuilder::new().filters(&filters).build();
         let listed = self.api().await?.list_images(Some(options)).await;
-        let listed = listed.map_err(|e| fault("could not list images", Call::Reads, e))?;
+        let listed = listed.map_err(|e| self.fault("could not list images", Call::Reads, e))?;
         let is_name = |name: &String| !name.starts_with("<none>");
         Ok(listed.into_iter().map(|i| (i.id, i.repo_tags.iter().any(is_name), i.labels)).collect())
     }
@@ -217,7 +229,7 @@ impl Engine {
         let (repository, tag) = to.rsplit_once(':').unwrap_or((to, "latest"));
         let options = query::TagImageOptionsBuilder::new().repo(repository).tag(tag).build();
         let tagged = self.slow().await?.tag_image(from, Some(options)).await;
-        tagged.map_err(|e| fault(format!("could not name image {from} {to}"), Call::Changes, e))
+        tagged.map_err(|e| self.fault(format!("could not name image {from} {to}"), Call::Changes, e))
     }
 
     /// Takes a name from an image, or removes one by its ID. What is in use stays, and what is not there is fine.
@@ -225,7 +237,7 @@ impl Engine {
         match self.slow().await?.remove_image(name, None::<query::RemoveImageOptions>, None).await {
             Ok(_) => Ok(()),
             Err(error) if fault::says(&error, 404, "no such image") || fault::says(&error, 409, "") => Ok(()),
-            Err(error) => Err(fault(format!("could not remove image {name}"), Call::Changes, error)),
+            Err(error) => Err(self.fault(format!("could not remove image {name}"), Call::Changes, error)),
         }
     }
 }

@@ -103,6 +103,14 @@ pub(crate) fn is_no_such_container(error: &Native) -> bool {
     says(error, 404, "no such container")
 }
 
+/// Whether nothing answered at all.
+pub(crate) fn is_silence(error: &Native) -> bool {
+    matches!(
+        error,
+        Native::SocketNotFoundError(_) | Native::HyperLegacyError { .. } | Native::RequestTimeoutError
+    )
+}
+
 /// Whether the engine answered `status` with `words` in its message.
 pub(crate) fn says(error: &Native, status: u16, words: &str) -> bool {
     matches!(error, Native::DockerResponseServerError { status_code, message }
