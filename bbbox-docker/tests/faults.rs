@@ -3,165 +3,21 @@
 
 mod common;
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bbbox_core::{
     Effect, ErrorKind,
     backend::{Backend, Switched},
     guest::{Guest, Power},
-    id::{BackendId, BoxId, InstallId, KindId},
-    size::Size,
+    id::BackendId,
     transport::{Exit, Process},
 };
 use bbbox_docker::{Docker, DockerConfig};
-use common::Told;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{UnixListener, UnixStream},
+use common::{
+    Told,
+    fake::{Engine, Reply, frame, guest, kind},
 };
-
-/// What the engine does with a request.
-enum Reply {
-    Json(u16, String),
-    Text(u16, &'static str),
-    /// It never answers.
-    Silence,
-    /// It closes the connection without an answer.
-    Cut,
-    /// It takes an exec's streams on, sends these bytes and closes.
-    Stream(Vec<u8>),
-    /// It takes an exec's streams on, sends these bytes and then nothing for ever.
-    Hang(Vec<u8>),
-}
-
-type Script = Arc<dyn Fn(&str, &str) -> Reply + Send + Sync>;
-
-/// An engine that answers by a script, with a real engine's recorded answers where the script has none of its own.
-struct Engine {
-    _folder: tempfile::TempDir,
-    socket: PathBuf,
-    asked: Arc<Mutex<Vec<String>>>,
-}
-
-impl Engine {
-    fn start(script: impl Fn(&str, &str) -> Option<Reply> + Send + Sync + 'static) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("engine.sock");
-        let listener = UnixListener::bind(&socket).unwrap();
-        let asked = Arc::<Mutex<Vec<String>>>::default();
-        let log = Arc::clone(&asked);
-        let script: Script =
-            Arc::new(move |method, path| script(method, path).unwrap_or_else(|| recorded(method, path)));
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, Arc::clone(&script), Arc::clone(&log)));
-            }
-        });
-        Self { _folder: folder, socket, asked }
-    }
-
-    fn backend(&self) -> Docker {
-        self.backend_with(false)
-    }
-
-    fn backend_with(&self, privileged: bool) -> Docker {
-        let host = Some(self.socket.to_str().unwrap().to_owned());
-        let config = DockerConfig { host, privileged, ..DockerConfig::default() };
-        Docker::connect(BackendId::parse("docker").unwrap(), config).unwrap()
-    }
-
-    /// The requests that begin with `what`, with their bodies.
-    fn asked(&self, what: &str) -> Vec<String> {
-        self.asked.lock().unwrap().iter().filter(|line| line.starts_with(what)).cloned().collect()
-    }
-}
-
-/// What a real engine answered.
-fn recorded(method: &str, path: &str) -> Reply {
-    let json = |text: &str| Reply::Json(200, text.to_owned());
-    match (method, path) {
-        ("GET", "/version") => json(include_str!("../samples/version.json")),
-        ("GET", "/info") => json(include_str!("../samples/info.json")),
-        ("GET", "/containers/json") => json(include_str!("../samples/containers.json")),
-        ("GET", "/volumes") => json(include_str!("../samples/volumes.json")),
-        ("GET", p) if p.starts_with("/images/") => json(include_str!("../samples/image.json")),
-        ("GET", p) if p.ends_with("/json") && p.contains(&guest().reference) => {
-            json(include_str!("../samples/container-running.json"))
-        }
-        ("GET", p) if p.starts_with("/containers/") => {
-            Reply::Json(404, include_str!("../samples/container-none.json").to_owned())
-        }
-        ("POST", p) if p.ends_with("/exec") => Reply::Json(201, r#"{"Id":"e1"}"#.to_owned()),
-        _ => Reply::Json(404, r#"{"message":"page not found"}"#.to_owned()),
-    }
-}
-
-/// The guest of the recorded answers.
-fn guest() -> Guest {
-    let container: serde_json::Value =
-        serde_json::from_str(include_str!("../samples/container-running.json")).unwrap();
-    Guest {
-        install: InstallId::parse("insampleinsamp").unwrap(),
-        box_id: BoxId::parse("bxsamplesample").unwrap(),
-        reference: container["Id"].as_str().unwrap().to_owned(),
-        host: None,
-        address: None,
-        size: Size::new(2, 768),
-        data: Default::default(),
-        facts: Default::default(),
-    }
-}
-
-const UPGRADED: &[u8] = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n";
-
-async fn answer(mut stream: UnixStream, script: Script, log: Arc<Mutex<Vec<String>>>) {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        match stream.read_u8().await {
-            Ok(byte) => head.push(byte),
-            Err(_) => return,
-        }
-    }
-    let head = String::from_utf8(head).unwrap();
-    let mut words = head.split_whitespace();
-    let (method, target) = (words.next().unwrap().to_owned(), words.next().unwrap().to_owned());
-    // The body is part of the request: an engine that answers before it has read it is another case.
-    let length =
-        head.lines().find_map(|l| l.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_owned));
-    let mut body = vec![0; length.map_or(0, |n| n.parse().unwrap())];
-    stream.read_exact(&mut body).await.unwrap();
-    let path = target.split('?').next().unwrap();
-    log.lock().unwrap().push(format!("{method} {path} {}", String::from_utf8_lossy(&body)));
-    let (status, kind, body) = match script(&method, path) {
-        Reply::Json(status, body) => (status, "application/json", body.into_bytes()),
-        Reply::Text(status, body) => (status, "text/html", body.as_bytes().to_vec()),
-        Reply::Silence => return std::future::pending().await,
-        Reply::Cut => return,
-        Reply::Stream(bytes) => {
-            let _ = stream.write_all(&[UPGRADED, &bytes].concat()).await;
-            return;
-        }
-        Reply::Hang(bytes) => {
-            let _ = stream.write_all(&[UPGRADED, &bytes].concat()).await;
-            return std::future::pending().await;
-        }
-    };
-    let head = format!(
-        "HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
-    let _ = stream.write_all(&[head.as_bytes(), &body].concat()).await;
-}
-
-fn kind() -> KindId {
-    KindId::parse("linux").unwrap()
-}
+use tokio::io::AsyncReadExt;
 
 fn at(socket: &str) -> Docker {
     let config = DockerConfig { host: Some(socket.to_owned()), ..DockerConfig::default() };
@@ -298,11 +154,6 @@ async fn a_stopped_answer_and_a_listing_of_a_newer_engine() {
         (path == "/containers/json").then_some(Reply::Json(200, text))
     });
     assert_eq!(newer.backend().held(&guest().install).await.unwrap_err().kind(), ErrorKind::Failed);
-}
-
-fn frame(stream: u8, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    [&[stream, 0, 0, 0], &length[..], payload].concat()
 }
 
 const EXITED: &str = r#"{"ID":"e1","Running":false,"ExitCode":7,"Pid":1}"#;
@@ -460,137 +311,4 @@ async fn upkeep_removes_old_builds_without_a_name_and_no_other() {
     assert_eq!(removed, expected.map(|name| format!("DELETE /images/{name} ")));
     // The recorded note is of a box that has no container any more.
     assert_eq!(engine.asked("DELETE /volumes/"), ["DELETE /volumes/bbbox-note-bxsamplesample-2 "]);
-}
-
-/// An engine whose builds succeed, and whose containers stop answering at `stuck`: `attach`, `e1` or `e2`.
-fn stuck_at(stuck: &'static str) -> Engine {
-    let execs = AtomicUsize::new(0);
-    Engine::start(move |method, path| {
-        let hang_or = |reply: Reply, bytes: &[u8]| {
-            if path.contains(stuck) { Reply::Hang(bytes.to_vec()) } else { reply }
-        };
-        match (method, path) {
-            ("GET", "/images/json" | "/containers/json") => Some(Reply::Json(200, "[]".to_owned())),
-            ("GET", "/volumes") => Some(Reply::Json(200, r#"{"Volumes":[]}"#.to_owned())),
-            ("POST", "/build") => Some(Reply::Json(200, r#"{"stream":"Step 1/1 : FROM x"}"#.to_owned())),
-            ("POST", "/containers/create") => {
-                Some(Reply::Json(201, r#"{"Id":"c1","Warnings":[]}"#.to_owned()))
-            }
-            ("POST", "/containers/c1/attach") => {
-                Some(hang_or(Reply::Stream(frame(1, b"bb-box: ready\n")), b""))
-            }
-            ("POST", "/containers/c1/start") => Some(Reply::Json(204, String::new())),
-            ("POST", "/containers/c1/exec") => {
-                let n = execs.fetch_add(1, Ordering::Relaxed) + 1;
-                Some(Reply::Json(201, format!(r#"{{"Id":"e{n}"}}"#)))
-            }
-            ("POST", p) if p.starts_with("/exec/") => Some(hang_or(Reply::Stream(Vec::new()), b"")),
-            ("GET", p) if p.starts_with("/exec/") => {
-                let running = p.contains(stuck);
-                Some(Reply::Json(200, format!(r#"{{"Running":{running},"ExitCode":0}}"#)))
-            }
-            ("DELETE", p) if p.starts_with("/images/") => Some(Reply::Json(200, "[]".to_owned())),
-            ("DELETE", _) => Some(Reply::Json(204, String::new())),
-            _ => None,
-        }
-    })
-}
-
-struct Quiet;
-
-impl bbbox_core::backend::BuildHooks for Quiet {
-    fn line(&self, _text: &str) {}
-    fn progress(&self, _text: &str, _fraction: Option<f64>) {}
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_trial_that_does_not_go_on_ends_the_build_and_says_where_it_was() {
-    for (stuck, words, most) in
-        [("attach", "start script", 65), ("e1", "check", 125), ("e2", "Docker inside it", 95)]
-    {
-        let engine = stuck_at(stuck);
-        let docker = engine.backend_with(true);
-        let cancel = tokio_util::sync::CancellationToken::new();
-        let began = tokio::time::Instant::now();
-        let error = docker.images().unwrap().build(&kind(), &cancel, &Quiet).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Failed, "{error:?}");
-        assert!(error.to_string().contains(words), "{error:?}");
-        assert!(began.elapsed().as_secs() <= most, "{stuck}: {:?}", began.elapsed());
-        let removed = engine.asked("DELETE /containers/");
-        assert!(
-            removed.iter().any(|line| line.starts_with("DELETE /containers/bbbox-trial-")),
-            "{removed:?}"
-        );
-        let removed = engine.asked("DELETE /images/");
-        assert_eq!(removed.len(), 1, "the image that did not pass goes, and no other: {removed:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_container_whose_labels_cannot_be_read_is_told_and_counts() {
-    let good: serde_json::Value = serde_json::from_str(include_str!("../samples/containers.json")).unwrap();
-    let broken = |id: &str, label: &str, value: Option<&str>| {
-        let mut row = good[0].clone();
-        row["Id"] = id.into();
-        let labels = row["Labels"].as_object_mut().unwrap();
-        match value {
-            Some(value) => drop(labels.insert(label.to_owned(), value.into())),
-            None => drop(labels.remove(label)),
-        }
-        row
-    };
-    let mut rows = vec![
-        good[0].clone(),
-        broken("c-name", "bb-box.name", Some("Not A Name")),
-        broken("c-box", "bb-box.box", None),
-        broken("c-size", "bb-box.cores", Some("many")),
-    ];
-    rows[1]["Labels"]["bb-box.box"] = "bxanotheranoth".into();
-    rows[3]["Labels"]["bb-box.box"] = "bxthethirdthir".into();
-    let rows = serde_json::Value::from(rows).to_string();
-    let engine = Engine::start(move |method, path| match (method, path) {
-        ("GET", "/containers/json") => Some(Reply::Json(200, rows.clone())),
-        ("GET", "/containers/c-size/json") => {
-            Some(Reply::Json(200, include_str!("../samples/container-running.json").to_owned()))
-        }
-        _ => None,
-    });
-    let docker = engine.backend();
-    let room = docker.capacity(&kind(), &guest().install).await.unwrap().hosts.remove(0);
-    // The first as its note says, the second and the third as their labels do, the last as the engine holds it.
-    assert_eq!(room.limits[0].used, 768 + 512 + 512 + 768);
-    assert_eq!(room.limits[1].used, 4);
-    let counted: Vec<_> = room.counted.keys().map(BoxId::as_str).collect();
-    assert_eq!(counted, ["bxanotheranoth", "bxsamplesample", "bxthethirdthir"]);
-
-    let log = Log::default();
-    let held = {
-        let _listening = tracing::subscriber::set_default(log.clone());
-        docker.held(&guest().install).await.unwrap()
-    };
-    assert_eq!(held.len(), 1, "only what can be read has an owner");
-    let told = log.0.lock().unwrap().join("\n");
-    for id in ["c-name", "c-box", "c-size"] {
-        assert!(told.contains(id), "{told}");
-    }
-}
-
-/// Keeps what is logged as a warning.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl tracing::Subscriber for Log {
-    fn enabled(&self, of: &tracing::Metadata<'_>) -> bool {
-        *of.level() <= tracing::Level::WARN
-    }
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        self.0.lock().unwrap().push(format!("{event:?}"));
-    }
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
 }

@@ -1,6 +1,8 @@
 //! What the tests on a real engine share. Where no engine answers, or it has no image, they say so and pass nothing.
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stdout)]
 
+pub(crate) mod fake;
+
 use std::{
     collections::BTreeSet,
     hash::{BuildHasher, RandomState},
