@@ -10,7 +10,7 @@ use super::{
     Halt, What,
     halt::ATTEMPTS,
     replay::{Past, Run, Wrong},
-    step::{Attempt, Plain, StepBuilder},
+    step::{Attempt, Plain, Reach, StepBuilder},
 };
 use crate::{
     env::Env,
@@ -101,7 +101,7 @@ impl Context {
         run.point(&todo.key, "write").await;
         let began = run.now();
         let written = run.transact(&todo, |tx| {
-            let value = f(tx).map_err(Wrong::Domain)?;
+            let value = f(tx).map_err(Wrong::without_effect)?;
             run.done(tx, &todo, &value, began)?;
             Ok(value)
         });
@@ -143,11 +143,11 @@ impl Context {
         }
         run.tell(What::StepStarted { step: todo.key.clone(), tries: todo.tries });
         let decided = match see(Attempt::new(run.clone(), &todo)).await {
-            Err(error) => Err(Wrong::Domain(error)),
+            Err(error) => Err(Wrong::without_effect(error)),
             Ok(seen) => {
                 run.point(&todo.key, "decide").await;
                 run.transact(&todo, |tx| {
-                    let value = choose(tx, seen).map_err(Wrong::Domain)?;
+                    let value = choose(tx, seen).map_err(Wrong::without_effect)?;
                     run.done(tx, &todo, &value, began)?;
                     Ok(value)
                 })
@@ -169,12 +169,12 @@ impl Context {
     /// cancelled, and when it fails it ends unknown.
     #[must_use = "a step does nothing until it is run"]
     pub fn step(&self, name: &str) -> StepBuilder<Plain> {
-        StepBuilder::new(self.run.clone(), &self.scope, name, false)
+        StepBuilder::new(self.run.clone(), &self.scope, name, Reach::Acts)
     }
 
     /// A step outside the database without an effect: it needs no undo.
     #[must_use = "a step does nothing until it is run"]
     pub fn look(&self, name: &str) -> StepBuilder<Plain> {
-        StepBuilder::new(self.run.clone(), &self.scope, name, true)
+        StepBuilder::new(self.run.clone(), &self.scope, name, Reach::Looks)
     }
 }

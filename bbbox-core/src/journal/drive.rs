@@ -45,7 +45,7 @@ pub(super) struct Inner {
     pub(super) driving: watch::Sender<usize>,
     /// Cancelled when nothing new may begin.
     pub(super) closing: CancellationToken,
-    /// Closed when an operation ends or is suspended.
+    /// Closed when an operation ends, and all when one is suspended.
     pub(super) waits: Mutex<HashMap<i64, watch::Sender<()>>>,
 }
 
@@ -222,7 +222,8 @@ impl Inner {
         self.store.write(|tx| rows::set_suspended(tx, op.n, &error))?;
         tracing::warn!(operation = %op.id, kind = op.kind, words, "an operation stands still");
         self.tell(&op, What::Suspended { error });
-        locked(&self.waits).remove(&op.n);
+        // Who waits for one queued behind it looks again too.
+        locked(&self.waits).clear();
         Ok(Next::Leave)
     }
 
@@ -235,7 +236,7 @@ impl Inner {
         result: Option<Value>,
     ) -> Result<Next> {
         self.env.point(&format!("{} end", op.kind)).await;
-        let ended = Ended {
+        let mut ended = Ended {
             id: op.id.clone(),
             kind: op.kind.clone(),
             args: op.args.clone(),
@@ -245,30 +246,50 @@ impl Inner {
             error,
             result,
         };
-        let next = self.store.transact(|tx| {
-            let (error, result) = (ended.error.as_ref(), ended.result.as_ref());
-            rows::set_ended(tx, op.n, state, error, result, self.env.now())?;
-            (self.on_end)(tx, &ended).map_err(Wrong::Domain)?;
-            Ok(queue::let_go(tx, op.n, state)?)
-        });
-        let next = match next {
+        let next = match self.record_end(op.n, &ended, true) {
             Ok(next) => next,
+            Err(Wrong::Domain(error)) if !may_pass(&error) && op.give_up => {
+                tracing::warn!(operation = %op.id, kind = op.kind, error = %error.chain(),
+                    "an operation ended that its records know nothing of");
+                if op.ran {
+                    ended.state = State::Unknown;
+                    ended.error = ended.error.map(|e| {
+                        e.effect(Effect::Unknown).at("its end could not be recorded", error.chain())
+                    });
+                }
+                match self.record_end(op.n, &ended, false) {
+                    Ok(next) => next,
+                    Err(Wrong::Domain(error) | Wrong::Store(error)) => return Err(error),
+                    Err(Wrong::Cancelled) => return Ok(Next::Leave),
+                }
+            }
             Err(Wrong::Domain(error)) if !may_pass(&error) => {
                 return self.suspend(op, &format!("its end could not be recorded: {}", error.chain()));
             }
             Err(Wrong::Domain(error) | Wrong::Store(error)) => return Err(error),
             Err(Wrong::Cancelled) => return Ok(Next::Leave),
         };
-        if state == State::Unknown {
+        if ended.state == State::Unknown {
             let error = ended.error.as_ref().map(Error::chain);
             tracing::warn!(operation = %op.id, kind = op.kind, error, "how an operation left its boxes is not known");
         }
-        self.tell(&op, What::Ended { state, error: ended.error });
+        self.tell(&op, What::Ended { state: ended.state, error: ended.error });
         locked(&self.waits).remove(&op.n);
         for n in next {
             self.wake(n);
         }
         self.env.point(&format!("{} ended", op.kind)).await;
         Ok(Next::Leave)
+    }
+    /// The transaction that ends an operation, and which ones go next. `told`: the records are told too.
+    fn record_end(&self, n: i64, ended: &Ended, told: bool) -> Result<Vec<i64>, Wrong> {
+        self.store.transact(|tx| {
+            let (error, result) = (ended.error.as_ref(), ended.result.as_ref());
+            rows::set_ended(tx, n, ended.state, error, result, self.env.now())?;
+            if told {
+                (self.on_end)(tx, ended).map_err(Wrong::Domain)?;
+            }
+            Ok(queue::let_go(tx, n, ended.state)?)
+        })
     }
 }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     env::Env,
-    error::{Error, Result},
+    error::{Effect, Error, ErrorKind, Result},
     id::{BoxId, OperationId, RequestId},
     store::Store,
 };
@@ -88,7 +88,8 @@ impl Journal {
     /// Waits for an operation's end, and returns its result. Any number may wait, also after its end.
     ///
     /// # Errors
-    /// The operation's own error; why it stands still, when it is suspended; `Unavailable` when this process closes
+    /// The operation's own error; why it stands still, when it is suspended; `Busy` when it is queued behind one that
+    /// stands still, and goes on once that one does; `Unavailable` when this process closes
     /// before it ended; `Gone` when there is no such operation.
     pub async fn wait(&self, id: &OperationId) -> Result<Value> {
         let n = self.inner.store.read(|c| rows::number(c, id))?;
@@ -108,6 +109,12 @@ impl Journal {
                     _ => Err(found.error.unwrap_or_else(|| Error::failed(format!("{} failed", found.kind)))),
                 };
             }
+            if found.state == State::Queued
+                && let Some(before) = self.inner.store.read(|c| queue::stands_before(c, n))?
+            {
+                let why = self.show(&before.0)?.and_then(|before| before.error);
+                return Err(queued_behind(&found, &before, why));
+            }
             tokio::select! {
                 biased;
                 // The sender goes away at the end.
@@ -120,7 +127,9 @@ impl Journal {
     /// Asks an operation to stop and take back what it did. `false` when it is too late: it ended, is being taken
     /// back already, or did something that has no undo and so only goes forward.
     ///
-    /// A suspended operation is taken back without its function; what has no undo then leaves it unknown.
+    /// A suspended operation is taken back without its function; what has no undo then leaves it unknown. One that
+    /// was being taken back when it was suspended ends: as it would have, or when that still cannot be recorded,
+    /// unknown and without a word to the records, so that nothing holds a box for ever.
     ///
     /// # Errors
     /// `Gone` when there is no such operation.
@@ -130,12 +139,15 @@ impl Journal {
             let Some(op) = rows::operation(tx, n)? else { return Ok((n, false)) };
             let asked = match op.state {
                 State::Queued | State::Running => !rows::bound(tx, n)?,
-                State::Suspended => op.cause.is_none(),
+                State::Suspended => true,
                 _ => false,
             };
             if asked {
                 rows::set_cancel(tx, n)?;
                 if op.state == State::Suspended {
+                    if op.cause.is_some() {
+                        rows::give_up(tx, n)?;
+                    }
                     rows::set_undoing(tx, n, &Error::cancelled(format!("{} was cancelled", op.kind)))?;
                 }
             }
@@ -262,6 +274,22 @@ impl Journal {
 fn closing() -> Error {
     Error::unavailable("this process is closing: what it began goes on when it is started again")
         .fix("start it again, then ask again")
+}
+
+/// Why nobody can wait for an operation that is queued behind one that stands still.
+fn queued_behind(found: &Summary, (id, kind): &(OperationId, String), why: Option<Error>) -> Error {
+    let words = format!("{} {} is queued behind {kind} {id}, which stands still", found.kind, found.id);
+    let error = Error::new(ErrorKind::Busy, words)
+        .effect(Effect::Unknown)
+        .at("operation", &found.id)
+        .at("behind", id)
+        .fix(format!(
+            "restart with the program that began {kind} {id}, or cancel {id}: then this one goes on"
+        ));
+    match why {
+        Some(why) => error.because(why),
+        None => error,
+    }
 }
 
 /// The operation that the request began, if it did.

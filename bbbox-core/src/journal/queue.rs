@@ -10,7 +10,10 @@ use super::{
     State,
     rows::{self, run},
 };
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    id::OperationId,
+};
 
 /// Whether an operation may run.
 pub(super) enum Turn {
@@ -59,6 +62,21 @@ pub(super) fn take_turn(tx: &Connection, n: i64, over_unknown: bool) -> Result<T
     }
     rows::set_running(tx, n)?;
     Ok(Turn::Now)
+}
+
+/// The operation that stands still before queued operation `n` on one of its boxes, if one does: its ID and its kind.
+pub(super) fn stands_before(tx: &Connection, n: i64) -> Result<Option<(OperationId, String)>> {
+    let sql = "WITH RECURSIVE before(n) AS (
+          VALUES(?1)
+          UNION SELECT other.operation FROM before
+            JOIN operation_boxes AS mine ON mine.operation = before.n
+            JOIN operation_boxes AS other
+              ON other.box = mine.box AND other.operation < mine.operation AND other.holds = 1)
+        SELECT id, kind FROM operations WHERE n IN (SELECT n FROM before) AND n <> ?1 AND state = 'suspended'
+        ORDER BY n LIMIT 1";
+    let found: Option<(String, String)> =
+        tx.prepare_cached(sql)?.query_row([n], |r| Ok((r.get(0)?, r.get(1)?))).optional()?;
+    found.map(|(id, kind)| Ok((OperationId::parse(id)?, kind))).transpose()
 }
 
 /// Lets go of the boxes of an operation that ends in `state`, and says which queued ones now come first.

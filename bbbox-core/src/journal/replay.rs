@@ -72,6 +72,13 @@ pub(super) enum Wrong {
     Cancelled,
 }
 
+impl Wrong {
+    /// The caller's part, when it can have changed nothing: what it looked at says nothing of an effect here.
+    pub(super) fn without_effect(error: Error) -> Self {
+        Self::Domain(error.effect(Effect::None))
+    }
+}
+
 impl From<Error> for Wrong {
     fn from(error: Error) -> Self {
         Self::Store(error)

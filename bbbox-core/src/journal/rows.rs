@@ -24,6 +24,8 @@ pub(super) struct Op {
     pub(super) args: Value,
     pub(super) state: State,
     pub(super) cancel: bool,
+    /// Somebody asked to cancel it when it stood still while it was being taken back: it ends, whatever goes wrong.
+    pub(super) give_up: bool,
     pub(super) over_unknown: bool,
     /// Whether it ever got its turn.
     pub(super) ran: bool,
@@ -132,14 +134,14 @@ pub(super) fn boxes(tx: &Connection, n: i64) -> Result<Vec<BoxId>> {
 pub(super) fn operation(tx: &Connection, n: i64) -> Result<Option<Op>> {
     let found = tx
         .prepare_cached(
-            "SELECT id, kind, version, args, state, cancel, over_unknown, cause, ran FROM operations WHERE n = ?1",
+            "SELECT id, kind, version, args, state, cancel, over_unknown, cause, ran, cancel = 2 FROM operations WHERE n = ?1",
         )?
         .query_row([n], |r| {
             let text: (String, String, String, Option<String>) = (r.get(0)?, r.get(3)?, r.get(4)?, r.get(7)?);
-            Ok((text, r.get(1)?, r.get(2)?, r.get(5)?, r.get(6)?, r.get(8)?))
+            Ok((text, r.get(1)?, r.get(2)?, (r.get(5)?, r.get(9)?), r.get(6)?, r.get(8)?))
         })
         .optional()?;
-    let Some(((id, args, state, cause), kind, version, cancel, over_unknown, ran)) = found else {
+    let Some(((id, args, state, cause), kind, version, (cancel, give_up), over_unknown, ran)) = found else {
         return Ok(None);
     };
     Ok(Some(Op {
@@ -151,6 +153,7 @@ pub(super) fn operation(tx: &Connection, n: i64) -> Result<Option<Op>> {
         args: json(&args)?,
         state: State::parse(&state)?,
         cancel,
+        give_up,
         over_unknown,
         ran,
         cause: cause.as_deref().map(json).transpose()?,
@@ -176,11 +179,16 @@ pub(super) fn set_suspended(tx: &Connection, n: i64, why: &Error) -> Result<()> 
 }
 
 pub(super) fn set_cancel(tx: &Connection, n: i64) -> Result<()> {
-    run(tx, "UPDATE operations SET cancel = 1 WHERE n = ?1", [n]).map(drop)
+    run(tx, "UPDATE operations SET cancel = max(cancel, 1) WHERE n = ?1", [n]).map(drop)
+}
+
+/// Has an operation that stands still while it is being taken back end, whatever goes wrong.
+pub(super) fn give_up(tx: &Connection, n: i64) -> Result<()> {
+    run(tx, "UPDATE operations SET cancel = 2 WHERE n = ?1", [n]).map(drop)
 }
 
 pub(super) fn cancel_asked(tx: &Connection, n: i64) -> Result<bool> {
-    Ok(tx.prepare_cached("SELECT cancel FROM operations WHERE n = ?1")?.query_row([n], |r| r.get(0))?)
+    Ok(tx.prepare_cached("SELECT cancel > 0 FROM operations WHERE n = ?1")?.query_row([n], |r| r.get(0))?)
 }
 
 /// Whether the operation can only go forward.
@@ -193,6 +201,13 @@ pub(super) fn left_over(tx: &Connection, n: i64) -> Result<bool> {
     let sql =
         format!("SELECT {BOUND} OR EXISTS(SELECT 1 FROM undos WHERE operation = ?1 AND state = 'stuck')");
     Ok(tx.prepare_cached(&sql)?.query_row([n], |r| r.get(0))?)
+}
+
+/// Whether a step that may have had an effect has no undo, such as one whose effect can be read back.
+pub(super) fn untaken(tx: &Connection, n: i64) -> Result<bool> {
+    let sql = "SELECT EXISTS(SELECT 1 FROM steps WHERE operation = ?1 AND touched = 1
+        AND NOT EXISTS(SELECT 1 FROM undos WHERE undos.operation = ?1 AND undos.step = steps.key))";
+    Ok(tx.prepare_cached(sql)?.query_row([n], |r| r.get(0))?)
 }
 
 pub(super) fn set_ended(

@@ -21,12 +21,23 @@ use crate::{
     id::OperationId,
 };
 
+/// What a step can do outside the database.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Nothing: it looks.
+    Looks,
+    /// Something that can be read back at any time, and that asking again does not change.
+    Observable,
+    /// Anything.
+    Acts,
+}
+
 /// A step that is being described. [`StepBuilder::run`] runs it.
 pub struct StepBuilder<W> {
     run: Arc<Run>,
     scope: String,
     name: String,
-    free: bool,
+    reach: Reach,
     undos: Vec<(String, Result<String>)>,
     attempts: u32,
     record: W,
@@ -73,12 +84,12 @@ impl<T, F: FnOnce(&Connection, &T) -> Result<()>> Record<T> for With<F> {
 }
 
 impl StepBuilder<Plain> {
-    pub(super) fn new(run: Arc<Run>, scope: &str, name: &str, free: bool) -> Self {
+    pub(super) fn new(run: Arc<Run>, scope: &str, name: &str, reach: Reach) -> Self {
         Self {
             run,
             scope: scope.to_owned(),
             name: name.to_owned(),
-            free,
+            reach,
             undos: Vec::new(),
             attempts: ATTEMPTS,
             record: Plain,
@@ -88,8 +99,8 @@ impl StepBuilder<Plain> {
     /// What is written to the database in the transaction that records the step's result.
     #[must_use = "a step does nothing until it is run"]
     pub fn record<T, F: FnOnce(&Connection, &T) -> Result<()>>(self, f: F) -> StepBuilder<With<F>> {
-        let Self { run, scope, name, free, undos, attempts, record: Plain } = self;
-        StepBuilder { run, scope, name, free, undos, attempts, record: With(f) }
+        let Self { run, scope, name, reach, undos, attempts, record: Plain } = self;
+        StepBuilder { run, scope, name, reach, undos, attempts, record: With(f) }
     }
 }
 
@@ -109,7 +120,7 @@ impl<W> StepBuilder<W> {
     /// turning a guest on. Its failure then leaves nothing unknown, and it does not bind the operation to go forward.
     #[must_use = "a step does nothing until it is run"]
     pub fn observable(mut self) -> Self {
-        self.free = true;
+        self.reach = Reach::Observable;
         self
     }
 
@@ -134,23 +145,24 @@ impl<W> StepBuilder<W> {
         F: AsyncFnOnce(Attempt) -> Result<T>,
         W: Record<T>,
     {
-        let Self { run, scope, name, free, undos, attempts, record } = self;
+        let Self { run, scope, name, reach, undos, attempts, record } = self;
         let todo = match run.enter(&scope, &name)? {
             Past::Done(value) => return Ok(value),
             Past::Todo(todo) => todo,
         };
         run.point(&todo.key, "intend").await;
         let began = run.now();
-        if let Err(wrong) = intend(&run, &todo, free, undos) {
+        if let Err(wrong) = intend(&run, &todo, reach, undos) {
             return Err(run.went_wrong(&todo, attempts, began, wrong).await);
         }
         run.tell(What::StepStarted { step: todo.key.clone(), tries: todo.tries });
         run.point(&todo.key, "intended").await;
         let result = f(Attempt::new(run.clone(), &todo)).await;
         run.point(&todo.key, "acted").await;
-        let recorded = result.map_err(Wrong::Domain).and_then(|value| {
+        let wrong = if reach == Reach::Looks { Wrong::without_effect } else { Wrong::Domain };
+        let recorded = result.map_err(wrong).and_then(|value| {
             run.inner.store.transact(|tx| {
-                let applied = |error: Error| Wrong::Domain(error.effect(Effect::Applied));
+                let applied = |error: Error| wrong(error.effect(Effect::Applied));
                 record.record(tx, &value).map_err(applied)?;
                 run.done(tx, &todo, &value, began)
             })?;
@@ -167,12 +179,12 @@ impl<W> StepBuilder<W> {
     }
 }
 
-fn intend(run: &Run, todo: &Todo, free: bool, undos: Vec<(String, Result<String>)>) -> Result<(), Wrong> {
+fn intend(run: &Run, todo: &Todo, reach: Reach, undos: Vec<(String, Result<String>)>) -> Result<(), Wrong> {
     let undos = undos
         .into_iter()
         .map(|(kind, payload)| Ok((kind, payload.map_err(Wrong::Domain)?)))
         .collect::<Result<Vec<_>, Wrong>>()?;
-    let covered = free || !undos.is_empty();
+    let covered = reach != Reach::Acts || !undos.is_empty();
     run.transact(todo, |tx| {
         rows::intend(tx, run.op.n, &todo.key, todo.seq, covered, run.now())?;
         for (nth, (kind, payload)) in undos.iter().enumerate() {

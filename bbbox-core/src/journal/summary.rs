@@ -9,7 +9,7 @@ use super::{
 use crate::{error::Result, id::OperationId};
 
 const SUMMARY: &str =
-    "SELECT n, id, kind, version, asker, args, state, cancel, coalesce(error, cause), result, began, ended
+    "SELECT n, id, kind, version, asker, args, state, cancel > 0, coalesce(error, cause), result, began, ended
     FROM operations";
 
 type SummaryRow = (i64, [String; 5], u32, bool, [Option<String>; 2], i64, Option<i64>);

@@ -107,15 +107,20 @@ impl Inner {
             }
         }
         let cause = op.cause.clone().unwrap_or_else(|| Error::failed(format!("{} failed", op.kind)));
-        let (left, stuck) = self.store.read(|c| Ok((rows::left_over(c, op.n)?, summary::stuck(c, op.n)?)))?;
+        let (left, untaken, stuck) = self
+            .store
+            .read(|c| Ok((rows::left_over(c, op.n)?, rows::untaken(c, op.n)?, summary::stuck(c, op.n)?)))?;
         let (state, error) = if left {
             let error =
                 stuck.into_iter().fold(cause.effect(Effect::Unknown), |e, words| e.at("not undone", words));
             (State::Unknown, error)
         } else if cause.kind() == ErrorKind::Cancelled {
             (State::Cancelled, cause)
-        } else {
+        } else if untaken {
             (State::Failed, cause)
+        } else {
+            // Whatever the step that failed may have done was taken back.
+            (State::Failed, cause.effect(Effect::None))
         };
         self.end(op, state, Some(error), None).await
     }

@@ -154,6 +154,57 @@ fn an_end_says_whether_the_operation_ever_got_its_turn() {
 }
 
 #[test]
+fn what_cannot_be_ended_is_given_up_at_the_second_cancel_and_who_waits_behind_it_is_told() {
+    let undone = Seen::default();
+    let undid = undone.clone();
+    let (journal, life) = journal(|b| {
+        b.operation("make", 1, |cx: Context, fails: bool| async move {
+            let made = cx.step("make").undo("unmake", ());
+            made.run(async |_| if fails { Err(Error::failed("no")) } else { Ok(()) }).await
+        })
+        .undo("unmake", move |_, (): ()| {
+            note(&undid, "unmade");
+            async { Ok(()) }
+        })
+        .on_end(|_, end| {
+            if end.args == json!(true) { Err(Error::failed("its arguments do not parse")) } else { Ok(()) }
+        })
+    });
+    life.live(async {
+        let box_id = World::new().box_id();
+        let make = |fails: bool| start(&journal, begin("make", std::slice::from_ref(&box_id), json!(fails)));
+        let (first, second, third) = (make(true), make(false), make(false));
+        let waits = [&second, &third].map(|id| {
+            let (journal, id) = (journal.clone(), id.clone());
+            tokio::spawn(async move { journal.wait(&id).await })
+        });
+        for (wait, id) in waits.into_iter().zip([&second, &third]) {
+            let error = wait.await.unwrap().unwrap_err();
+            assert_eq!((error.kind(), error.effect_of()), (ErrorKind::Busy, Effect::Unknown));
+            let words =
+                format!("make {id} is queued behind make {first}, which stands still: make {first} stands");
+            assert!(error.chain().starts_with(&words), "{}", error.chain());
+            assert!(error.chain().ends_with("its arguments do not parse"), "{}", error.chain());
+            assert!(error.how_to_fix().unwrap().contains(&format!("cancel {first}")), "{error:?}");
+        }
+        // It failed and was taken back: only its end is missing.
+        assert_eq!(state_of(&journal, &first), State::Suspended);
+        journal.resume().unwrap();
+        journal.idle().await;
+        assert_eq!(state_of(&journal, &first), State::Suspended);
+        assert!(journal.cancel(&first).unwrap());
+        let error = journal.wait(&first).await.unwrap_err();
+        assert_eq!((error.to_string().as_str(), error.effect_of()), ("no", Effect::Unknown));
+        assert_eq!(state_of(&journal, &first), State::Unknown);
+        // Those behind it are not held up: they are refused, as on any box that is unknown.
+        assert_eq!(journal.wait(&second).await.unwrap_err().kind(), ErrorKind::Refused);
+        assert_eq!(journal.wait(&third).await.unwrap_err().kind(), ErrorKind::Refused);
+    })
+    .unwrap();
+    assert_eq!(noted(&undone), ["unmade"]);
+}
+
+#[test]
 fn what_fails_after_a_cancel_is_called_cancelled() {
     let (tell, started) = (CancellationToken::new(), CancellationToken::new());
     let began = tell.clone();

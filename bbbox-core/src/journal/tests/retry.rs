@@ -125,7 +125,7 @@ fn a_write_with_the_result_that_fails_leaves_the_effect_to_be_undone() {
             journal.wait(&id).await.unwrap_err()
         })
         .unwrap();
-    assert_eq!((error.to_string().as_str(), error.effect_of()), ("the name is taken", Effect::Applied));
+    assert_eq!((error.to_string().as_str(), error.effect_of()), ("the name is taken", Effect::None));
     assert_eq!(noted(&seen), ["unmade 1"]);
     let half = "SELECT count(*) FROM sqlite_master WHERE name = 'half'";
     let count: i64 = journal.inner.store.read(|c| Ok(c.query_row(half, [], |r| r.get(0))?)).unwrap();

@@ -43,6 +43,7 @@ fn undos_run_newest_first_and_the_error_stays() {
     let (.., shown, error, seen) = three_undos(|_, _| Ok(()));
     assert_eq!(noted(&seen), ["address 0", "guest 0", "network 0", "disk 0"]);
     assert_eq!((shown.state, error.to_string().as_str()), (State::Failed, "no guest"));
+    assert_eq!(error.effect_of(), Effect::None, "all of it was taken back");
     assert!(shown.undos.iter().all(|undo| undo.state == "undone"));
     assert_eq!(shown.undos[0].payload, json!("disk"));
 }
@@ -192,6 +193,24 @@ fn a_run_that_a_crash_cut_off_may_have_had_an_effect() {
 }
 
 #[test]
+fn a_failed_look_after_what_was_taken_back_had_no_effect() {
+    let (journal, life) = journal(|b| {
+        b.operation("make", 1, |cx: Context, (): ()| async move {
+            cx.step("make").undo("unmake", ()).run(async |_| Ok(())).await?;
+            let cut = || Error::failed("the connection was cut").effect(Effect::Unknown);
+            cx.look("ready").run(async |_| Err::<(), _>(cut())).await
+        })
+        .undo("unmake", |_, (): ()| async { Ok(()) })
+    });
+    life.live(async {
+        let id = start(&journal, begin("make", &[], json!(null)));
+        let error = journal.wait(&id).await.unwrap_err();
+        assert_eq!((state_of(&journal, &id), error.effect_of()), (State::Failed, Effect::None));
+    })
+    .unwrap();
+}
+
+#[test]
 fn an_effect_that_can_be_read_back_leaves_nothing_unknown() {
     let (journal, life) = journal(|b| {
         b.operation("start", 1, |cx: Context, (): ()| async move {
@@ -202,7 +221,8 @@ fn an_effect_that_can_be_read_back_leaves_nothing_unknown() {
     let box_id = World::new().box_id();
     life.live(async {
         let id = start(&journal, begin("start", std::slice::from_ref(&box_id), json!(null)));
-        journal.wait(&id).await.unwrap_err();
+        // Nothing took it back: whoever asked looks before trying again.
+        assert_eq!(journal.wait(&id).await.unwrap_err().effect_of(), Effect::Unknown);
         assert_eq!(state_of(&journal, &id), State::Failed);
         assert!(journal.live(&box_id).unwrap().is_empty());
         assert_eq!(journal.history(&box_id).unwrap().len(), 1);
