@@ -1,8 +1,12 @@
 //! Each box's history, in a file of its own with a cap.
 //!
 //! History never stops what it tells of: an event that cannot be written is lost, with one warning, and the
-//! caller goes on. Kept are a box's last seven days and its latest event of each kind, and a released or forgotten
-//! box's for a day; when the file is full the oldest go first, whoever's they are.
+//! caller goes on. Kept are a box's last seven days and its latest event of each kind, and for a day those of a box
+//! that is gone: its last event is one of [`ENDS`]. When the file is full the oldest go first, whoever's they are.
+//!
+//! A failure that is tried over and over, such as a release while its backend is down, is kept once: a `…-failed`
+//! with the words of the box's last one of that kind, with nothing between but its own `…-asked` by the same asker,
+//! is not added, and that `…-asked` goes.
 
 use std::{
     fmt,
@@ -12,7 +16,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use rusqlite::{Connection, ErrorCode, Row, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
 use super::{connection, folder};
@@ -29,6 +33,9 @@ const KEPT_WHEN_GONE: Duration = Duration::from_hours(24);
 const TIDY_EVERY: Duration = Duration::from_hours(1);
 /// The longest words of one event, in bytes.
 pub(super) const LONGEST_WORDS: usize = 2048;
+
+/// The last events of a box that is gone.
+const ENDS: [&str; 4] = ["released", "forgotten", "acquire-failed", "stray-released"];
 
 const SHAPE: &str = "
     CREATE TABLE IF NOT EXISTS events(
@@ -116,13 +123,16 @@ impl BoxLog {
         Self(Mutex::new(Log { connection, failing: false, tidied: None }))
     }
 
-    /// Adds an event. When it cannot be written it is lost, with a warning for the first one.
+    /// Adds an event, unless it is a failure that only repeats the last one. When it cannot be written it is lost, with a warning for the first one.
     pub fn append(&self, event: &LogEvent) {
         let mut log = self.log();
         let Some(connection) = &log.connection else { return };
         let due = log.tidied.is_none_or(|at| event.at.duration_since(at).unsigned_abs() >= TIDY_EVERY);
         let tidied = if due { tidy(connection, event.at) } else { Ok(()) };
-        let written = tidied.and_then(|()| insert(connection, event));
+        let written = tidied.and_then(|()| match repeats(connection, event)? {
+            Some(first) => drop_asked(connection, event, first),
+            None => insert(connection, event),
+        });
         match written {
             Ok(()) => {
                 log.failing = false;
@@ -212,6 +222,32 @@ fn insert(connection: &Connection, event: &LogEvent) -> rusqlite::Result<()> {
     .map(drop)
 }
 
+/// The failure that `event` repeats, if it repeats one.
+fn repeats(connection: &Connection, event: &LogEvent) -> rusqlite::Result<Option<i64>> {
+    let Some(what) = event.kind.strip_suffix("-failed") else { return Ok(None) };
+    let last: Option<(i64, String)> = connection
+        .prepare_cached(
+            "SELECT seq, words FROM events WHERE box = ?1 AND kind = ?2 ORDER BY seq DESC LIMIT 1",
+        )?
+        .query_row(params![event.box_id.as_str(), event.kind], |r| Ok((r.get(0)?, r.get(1)?)))
+        .optional()?;
+    let Some((first, _)) = last.filter(|(_, words)| *words == clipped(&event.words)) else { return Ok(None) };
+    let other = connection
+        .prepare_cached(
+            "SELECT 1 FROM events WHERE box = ?1 AND seq > ?2 AND NOT (kind = ?3 AND asker IS
+               (SELECT asker FROM events WHERE box = ?1 AND seq < ?2 AND kind = ?3 ORDER BY seq DESC LIMIT 1))",
+        )?
+        .exists(params![event.box_id.as_str(), first, format!("{what}-asked")])?;
+    Ok((!other).then_some(first))
+}
+
+/// Drops what asked for a failure that repeats the one at `first`: nothing else follows that one.
+fn drop_asked(connection: &Connection, event: &LogEvent, first: i64) -> rusqlite::Result<()> {
+    connection
+        .execute("DELETE FROM events WHERE box = ?1 AND seq > ?2", params![event.box_id.as_str(), first])
+        .map(drop)
+}
+
 /// Drops the oldest eighth of all events.
 fn shed(connection: &Connection) -> rusqlite::Result<()> {
     connection
@@ -228,9 +264,9 @@ fn tidy(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let before = |kept: Duration| now.saturating_sub(kept).map_or(i64::MIN, Timestamp::as_millisecond);
     connection.execute(
         "DELETE FROM events WHERE box IN (SELECT box FROM events AS last WHERE at < ?1
-           AND kind IN ('released', 'forgotten')
+           AND kind IN (?2, ?3, ?4, ?5)
            AND seq = (SELECT max(seq) FROM events WHERE box = last.box))",
-        [before(KEPT_WHEN_GONE)],
+        params![before(KEPT_WHEN_GONE), ENDS[0], ENDS[1], ENDS[2], ENDS[3]],
     )?;
     connection.execute(
         "DELETE FROM events WHERE at < ?1 AND seq NOT IN (SELECT max(seq) FROM events GROUP BY box, kind)",

@@ -64,7 +64,9 @@ fn a_week_is_kept_and_the_latest_of_each_kind() {
 #[test]
 fn a_box_that_is_gone_keeps_its_history_for_a_day() {
     let log = BoxLog::memory();
-    for (n, last) in [(1, "released"), (2, "forgotten"), (3, "stopped")] {
+    let ends =
+        [(1, "released"), (2, "forgotten"), (3, "stopped"), (5, "acquire-failed"), (6, "stray-released")];
+    for (n, last) in ends {
         log.append(&event(n, 0, "ready"));
         log.append(&event(n, 1, last));
     }
@@ -72,9 +74,48 @@ fn a_box_that_is_gone_keeps_its_history_for_a_day() {
     log.append(&event(4, 0, "forgotten"));
     log.append(&event(4, 1, "ready"));
     log.append(&event(9, 24, "ready"));
-    assert_eq!([1, 2, 3, 4].map(|n| kinds(&log, n).len()), [2, 2, 2, 2]);
+    assert_eq!([1, 2, 3, 4, 5, 6].map(|n| kinds(&log, n).len()), [2; 6]);
     log.append(&event(9, 26, "stopped"));
-    assert_eq!([1, 2, 3, 4].map(|n| kinds(&log, n).len()), [0, 0, 2, 2]);
+    assert_eq!([1, 2, 3, 4, 5, 6].map(|n| kinds(&log, n).len()), [0, 0, 2, 2, 0, 0]);
+}
+
+#[test]
+fn a_failure_tried_over_and_over_is_kept_once_until_something_else_happens() {
+    let log = BoxLog::memory();
+    let add = |hours, kind, by: &str, words: &str| {
+        log.append(&LogEvent { by: by.to_owned(), words: words.to_owned(), ..event(1, hours, kind) });
+    };
+    let told = || -> Vec<String> {
+        let all = log.read(&box_id(1), None, 99).unwrap().into_iter();
+        all.map(|l| format!("{} {} {}", l.event.kind, l.event.by, l.event.words)).collect()
+    };
+    let try_release = |hours, by: &str, words: &str| {
+        add(hours, "release-asked", by, "");
+        add(hours, "release-failed", "bb-box", words);
+    };
+    for hours in 0..5 {
+        try_release(hours, "sweep", "no answer");
+        log.append(&event(2, hours, "stopped"));
+    }
+    assert_eq!(told(), ["release-asked sweep ", "release-failed bb-box no answer"]);
+    assert_eq!(log.read(&box_id(1), None, 1).unwrap()[0].event.at, at(0), "since when it fails");
+    // Other words, another asker, or something between: each is news.
+    try_release(5, "sweep", "no disk");
+    try_release(6, "you", "no disk");
+    try_release(7, "you", "no disk");
+    add(8, "stopped", "bb-box", "");
+    try_release(9, "you", "no disk");
+    let news = [
+        "release-asked sweep ",
+        "release-failed bb-box no disk",
+        "release-asked you ",
+        "release-failed bb-box no disk",
+        "stopped bb-box ",
+        "release-asked you ",
+        "release-failed bb-box no disk",
+    ];
+    assert_eq!(told()[2..], news);
+    assert_eq!(kinds(&log, 2).len(), 5);
 }
 
 #[test]
