@@ -119,6 +119,7 @@ impl JournalBuilder {
                 driven: Mutex::new(HashMap::new()),
                 driving: watch::channel(0).0,
                 closing: CancellationToken::new(),
+                cut: CancellationToken::new(),
                 waits: Mutex::new(HashMap::new()),
             }),
         })

@@ -45,6 +45,8 @@ pub(super) struct Inner {
     pub(super) driving: watch::Sender<usize>,
     /// Cancelled when nothing new may begin.
     pub(super) closing: CancellationToken,
+    /// Cancelled when what runs is cut off where it waits.
+    pub(super) cut: CancellationToken,
     /// Closed when an operation ends, and all when one is suspended.
     pub(super) waits: Mutex<HashMap<i64, watch::Sender<()>>>,
 }
@@ -100,7 +102,7 @@ impl Inner {
                 let cancel = CancellationToken::new();
                 entry.insert(Driven { cancel: cancel.clone(), again: false });
                 self.driving.send_modify(|count| *count += 1);
-                tokio::spawn(self.clone().drive(n, cancel));
+                tokio::spawn(self.clone().drive_until_cut(n, cancel));
             }
         }
     }
@@ -112,9 +114,21 @@ impl Inner {
         if again && !self.closing.is_cancelled() {
             return false;
         }
+        self.forget_driver(&mut driven, n);
+        true
+    }
+
+    fn forget_driver(&self, driven: &mut HashMap<i64, Driven>, n: i64) {
         driven.remove(&n);
         self.driving.send_modify(|count| *count = count.saturating_sub(1));
-        true
+    }
+
+    async fn drive_until_cut(self: Arc<Self>, n: i64, cancel: CancellationToken) {
+        tokio::select! {
+            biased;
+            () = self.cut.cancelled() => self.forget_driver(&mut locked(&self.driven), n),
+            () = self.clone().drive(n, cancel) => {}
+        }
     }
 
     async fn drive(self: Arc<Self>, n: i64, cancel: CancellationToken) {

@@ -1,6 +1,6 @@
 //! The journal as its users see it: beginning, waiting, cancelling, looking.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -241,11 +241,23 @@ impl Journal {
         let _ = driving.wait_for(|count| *count == 0).await;
     }
 
-    /// Begins nothing new, lets the steps that run come to their end, and waits for that. What has not ended goes on
-    /// when a later process resumes it; who waits for it is told so.
-    pub async fn close(&self) {
+    /// Begins nothing new and lets the steps that run come to their end, for at most `within`; what still runs then is
+    /// cut off where it waits, as a crash would, and how many those were is returned.
+    ///
+    /// What is left for the next process is what is recorded: operations that are queued, that stopped between two
+    /// steps, or whose step or undo was cut off and is run again. They go on when it resumes them; who waits for one
+    /// here is told so. The store's lock is released once the last clone of this journal and of the store is gone.
+    pub async fn close(&self, within: Duration) -> usize {
         self.inner.closing.cancel();
+        tokio::select! {
+            biased;
+            () = self.idle() => return 0,
+            () = self.inner.env.sleep(within) => {}
+        }
+        let left = *self.inner.driving.borrow();
+        self.inner.cut.cancel();
         self.idle().await;
+        left
     }
 
     /// Deletes the operations that ended before then and hold no box, and says how many those were. A request of one

@@ -1,7 +1,7 @@
 //! Closing, and a disk that is full for a while.
 
 use super::{toy::*, *};
-use crate::error::ErrorKind;
+use crate::{error::ErrorKind, store::Access};
 
 #[test]
 fn closing_ends_the_step_that_runs_begins_no_other_and_the_next_process_goes_on() {
@@ -21,7 +21,7 @@ fn closing_ends_the_step_that_runs_begins_no_other_and_the_next_process_goes_on(
             while provider.guests().is_empty() {
                 tokio::task::yield_now().await;
             }
-            journal.close().await;
+            assert_eq!(journal.close(Duration::MAX).await, 0);
             assert_eq!(waiter.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
             let refused = journal.begin(begin("acquire", &[], on(&box_id)), |_, _| Ok(()));
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
@@ -57,7 +57,7 @@ fn a_wait_between_tries_does_not_hold_a_close_up() {
         let mut events = journal.subscribe();
         let id = start(&journal, begin("work", &[], json!(null)));
         while !matches!(events.recv().await.unwrap().what, What::StepEnded { .. }) {}
-        journal.close().await;
+        assert_eq!(journal.close(Duration::MAX).await, 0);
         assert_eq!(state_of(&journal, &id), State::Running);
     })
     .unwrap();
@@ -103,4 +103,56 @@ fn while_the_disk_is_full_an_operation_waits_and_then_goes_on() {
         assert!(tries > 10, "{tries}");
     })
     .unwrap();
+}
+
+#[test]
+fn what_does_not_end_in_time_is_cut_off_and_the_folder_is_free_for_the_next_process() {
+    let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
+    let runs = Seen::default();
+    let open = |life: &Arc<Life>, ends: bool| {
+        let store = Arc::new(Store::open(folder.path(), Access::Own { command: "a test" }).unwrap());
+        let (weak, runs) = (Arc::downgrade(&store), runs.clone());
+        let journal = Journal::builder(store, life.clone())
+            .operation("work", 1, move |cx: Context, (): ()| {
+                let runs = runs.clone();
+                async move {
+                    cx.step("wait")
+                        .run(async |a: Attempt| {
+                            note(&runs, format!("run {}", a.tries));
+                            if ends { Ok(()) } else { std::future::pending().await }
+                        })
+                        .await
+                }
+            })
+            .build();
+        (journal, weak)
+    };
+    let first = Life::new(&world, None);
+    let id = first
+        .live(async {
+            let (journal, store) = open(&first, false);
+            let id = start(&journal, begin("work", &[], json!(null)));
+            while noted(&runs).is_empty() {
+                tokio::task::yield_now().await;
+            }
+            let from = first.now();
+            assert_eq!(journal.close(Duration::from_secs(5)).await, 1);
+            assert_eq!(first.now().duration_since(from).as_secs(), 5);
+            assert_eq!(state_of(&journal, &id), State::Running);
+            drop(journal);
+            while store.strong_count() > 0 {
+                tokio::task::yield_now().await;
+            }
+            id
+        })
+        .unwrap();
+    let second = Life::new(&world, None);
+    second
+        .live(async {
+            let (journal, _) = open(&second, true);
+            assert_eq!(journal.resume().unwrap(), 1);
+            journal.wait(&id).await.unwrap();
+        })
+        .unwrap();
+    assert_eq!(noted(&runs), ["run 0", "run 1"]);
 }
