@@ -22,7 +22,8 @@ pub use amount::{Amount, WrittenSize};
 pub use check::{Draft, check_text, check_value};
 pub use document::{BackendEntry, Document, KindEntry};
 pub use problem::{Problem, Problems};
-pub use stored::{Change, Stored, load, save_if};
+pub use stored::{Change, Stored};
+pub(crate) use stored::{load, save_if};
 
 #[cfg(test)]
 mod tests;

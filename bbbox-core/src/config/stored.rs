@@ -45,7 +45,7 @@ impl Stored {
 ///
 /// # Errors
 /// `Failed` when the database cannot be read, or holds what no version of this program wrote.
-pub fn load(db: &Connection, drivers: &Drivers) -> Result<Stored> {
+pub(crate) fn load(db: &Connection, drivers: &Drivers) -> Result<Stored> {
     let unreadable = || Error::failed("could not read the configuration from the database");
     let row = db
         .prepare_cached("SELECT revision, document, changed_at, changed_by FROM configuration")
@@ -78,7 +78,7 @@ pub fn load(db: &Connection, drivers: &Drivers) -> Result<Stored> {
 /// # Errors
 /// `Busy` when the configuration was changed since, or when a draft that names no revision would change one that is
 /// stored; nothing is written then. `Failed` when the database cannot be written.
-pub fn save_if(db: &Connection, draft: &Draft, by: &Change, drivers: &Drivers) -> Result<Stored> {
+pub(crate) fn save_if(db: &Connection, draft: &Draft, by: &Change, drivers: &Drivers) -> Result<Stored> {
     let now = load(db, drivers)?;
     if now.revision > 0 && now.document == draft.document {
         return Ok(now);
