@@ -2,6 +2,7 @@
 
 mod commands;
 mod jobs;
+mod silence;
 mod streams;
 
 use std::{sync::Arc, time::Duration};
