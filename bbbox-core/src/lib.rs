@@ -21,6 +21,7 @@ pub mod kind;
 mod life;
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub mod local;
+mod reach;
 pub mod record;
 mod records;
 pub mod registry;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     capacity::Holding,
-    guest::{Guest, Owner},
+    guest::{Guest, Owner, StopCause},
     id::{BackendId, BoxId, BoxName, InstallId, KindId, ThreadId},
     kind::{Capabilities, Feature},
     size::Size,
@@ -127,6 +127,12 @@ pub struct BoxRecord {
     /// What is wrong with it, in words.
     #[serde(default)]
     pub trouble: Option<String>,
+    /// What it was before the operation that changes it now: given back when that comes to nothing.
+    #[serde(default)]
+    pub before: Option<BoxState>,
+    /// Why it is stopped, when bb-box did not stop it.
+    #[serde(default)]
+    pub stopped_by: Option<StopCause>,
     /// When bb-box last started it because it had stopped by itself.
     #[serde(default)]
     pub started_again: Option<Timestamp>,
@@ -138,7 +144,68 @@ pub struct BoxRecord {
     pub unanswered: Option<Unanswered>,
 }
 
+/// What is known about a box from its first moment on.
+#[derive(Clone, Debug)]
+pub(crate) struct Beginning {
+    pub(crate) id: BoxId,
+    pub(crate) name: BoxName,
+    pub(crate) thread: Option<ThreadId>,
+    pub(crate) kind: KindId,
+    pub(crate) size: Size,
+    pub(crate) made: Timestamp,
+}
+
 impl BoxRecord {
+    /// The record of a box that was only asked for.
+    #[must_use]
+    pub(crate) fn new(beginning: Beginning) -> Self {
+        let Beginning { id, name, thread, kind, size, made } = beginning;
+        Self {
+            id,
+            name,
+            thread,
+            kind,
+            features: BTreeSet::new(),
+            size,
+            resize_to: None,
+            state: BoxState::Requested,
+            backend: None,
+            host: None,
+            guest: None,
+            capabilities: None,
+            made,
+            ready_by: None,
+            timings: Vec::new(),
+            trouble: None,
+            before: None,
+            stopped_by: None,
+            started_again: None,
+            thread_ended: None,
+            unanswered: None,
+        }
+    }
+
+    /// Says that an operation begins to change the box's state to `state`.
+    pub(crate) fn turn(&mut self, state: BoxState) {
+        if self.before.is_none() {
+            self.before = Some(self.state);
+        }
+        self.state = state;
+    }
+
+    /// Says that the box is `state` now and nothing is changing it.
+    pub(crate) fn settle(&mut self, state: BoxState) {
+        self.state = state;
+        self.before = None;
+    }
+
+    /// Gives the box the state back that it had before an operation that came to nothing.
+    pub(crate) fn turn_back(&mut self) {
+        if let Some(before) = self.before.take() {
+            self.state = before;
+        }
+    }
+
     /// What the box takes of its backend's room now; `None` while no backend has it and once its guest is gone.
     #[must_use]
     pub fn holding(&self) -> Option<Holding> {

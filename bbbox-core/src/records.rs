@@ -113,8 +113,11 @@ pub(crate) fn take_name(tx: &Connection, name: &BoxName, id: &BoxId) -> Result<(
         .and_then(|mut s| s.query_row([name.as_str()], |r| r.get(0)).optional())?;
     match holder {
         Some(holder) if holder == id.as_str() => Ok(()),
-        Some(holder) => Err(Error::new(ErrorKind::Busy, format!("the name {name} is box {holder}'s"))
-            .fix("choose another name, or release that box")),
+        // Not whose it is: that may be no business of the caller's.
+        Some(_) => {
+            Err(Error::new(ErrorKind::Busy, format!("another box is called {name}"))
+                .fix("choose another name"))
+        }
         None => tx
             .prepare_cached("INSERT INTO box_names (name, box) VALUES (?1, ?2)")
             .and_then(|mut s| s.execute([name.as_str(), id.as_str()]))
@@ -123,10 +126,10 @@ pub(crate) fn take_name(tx: &Connection, name: &BoxName, id: &BoxId) -> Result<(
     }
 }
 
-/// Frees every name of `id` but `keep`.
-pub(crate) fn free_names(tx: &Connection, id: &BoxId, keep: &BoxName) -> Result<()> {
-    tx.prepare_cached("DELETE FROM box_names WHERE box = ?1 AND name <> ?2")
-        .and_then(|mut s| s.execute([id.as_str(), keep.as_str()]))
+/// Frees `name`, if it is `id`'s.
+pub(crate) fn free_name(tx: &Connection, id: &BoxId, name: &BoxName) -> Result<()> {
+    tx.prepare_cached("DELETE FROM box_names WHERE box = ?1 AND name = ?2")
+        .and_then(|mut s| s.execute([id.as_str(), name.as_str()]))
         .map(drop)
         .map_err(Error::from)
 }

@@ -4,20 +4,26 @@
 //! from the survey and from the records, in the transaction that records it. So a box is never placed on an answer
 //! that another acquire has made old.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use futures::future::join_all;
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     backend::{Backend, Offer},
-    capacity::{Capacity, Holding},
+    capacity::{Capacity, Holding, HostRoom},
+    env::Env,
     error::{Error, ErrorKind, Result},
     id::{BackendId, BoxId, InstallId},
     kind::{Capabilities, Wanted},
+    record::BoxRecord,
     records,
     size::Size,
 };
+
+/// How long a backend may take to say what it offers and has room for, before others are chosen without it.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// One configured backend.
 #[derive(Clone)]
@@ -67,6 +73,18 @@ pub(crate) struct Survey {
     unmet: Vec<String>,
 }
 
+/// What one backend said to an ask.
+enum Said {
+    /// It may serve.
+    May(Box<Candidate>),
+    /// It cannot serve, in words.
+    Cannot(String),
+    /// It did not answer, in words.
+    Silent(String),
+    /// It has nothing to do with the ask.
+    Apart,
+}
+
 /// Where a box goes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Placement {
@@ -77,18 +95,20 @@ pub(crate) struct Placement {
 }
 
 impl Registry {
-    /// A registry of `entries`, tried in their order, and of those that could not be built.
-    ///
-    /// # Errors
-    /// `Invalid` when two have one ID.
-    pub fn new(entries: Vec<Entry>, broken: Vec<(BackendId, Error)>) -> Result<Self> {
-        for (n, entry) in entries.iter().enumerate() {
-            if entries.iter().take(n).any(|e| e.backend.id() == entry.backend.id()) {
-                return Err(Error::invalid(format!("two backends have the ID {}", entry.backend.id()))
-                    .fix("give each backend an ID of its own"));
-            }
-        }
-        Ok(Self { entries, broken })
+    /// A registry of `entries`, tried in their order, and of those that could not be built. A second entry with an
+    /// ID that is taken cannot be used.
+    #[must_use]
+    pub fn new(entries: Vec<Entry>, mut broken: Vec<(BackendId, Error)>) -> Self {
+        let mut ids = BTreeSet::new();
+        let (entries, doubled): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| ids.insert(entry.backend.id().clone()));
+        broken.extend(doubled.into_iter().map(|entry| {
+            let id = entry.backend.id().clone();
+            let error = Error::invalid(format!("two backends have the ID {id}"))
+                .fix("give each backend an ID of its own");
+            (id, error)
+        }));
+        Self { entries, broken }
     }
 
     /// Every entry, in order.
@@ -113,91 +133,51 @@ impl Registry {
     /// # Errors
     /// Why it could not be built; `Refused` when it is not configured any more.
     pub fn backend(&self, id: &BackendId) -> Result<Arc<dyn Backend>> {
+        if let Some(entry) = self.entries.iter().find(|e| e.backend.id() == id) {
+            return Ok(Arc::clone(&entry.backend));
+        }
         if let Some((_, error)) = self.broken.iter().find(|(b, _)| b == id) {
             return Err(error.clone());
         }
-        self.entries.iter().find(|e| e.backend.id() == id).map(|e| Arc::clone(&e.backend)).ok_or_else(|| {
-            Error::refused(format!("the backend {id} is not in the configuration"))
-                .fix("put it back, or forget its boxes with `bbbox forget`")
-        })
+        Err(Error::refused(format!("the backend {id} is not in the configuration"))
+            .fix("put it back, or forget its boxes with `bbbox forget`"))
     }
 
-    /// Asks each offer that may serve `ask` for its room, in the order in which they are tried.
+    /// Asks every offer that may serve `ask` for its room, side by side, and keeps the order in which they are tried.
     ///
     /// # Errors
-    /// `Invalid` when `on` names nothing that is configured, `Refused` when nothing offers the kind.
-    pub(crate) async fn survey(&self, ask: &Ask, install: &InstallId) -> Result<Survey> {
-        let named = |id: &BackendId| ask.on.iter().any(|on| on == id.as_str());
-        let (mut plain, mut last, mut unmet) = (Vec::new(), Vec::new(), Vec::new());
-        let mut silent = false;
-        let mut hosts_named: BTreeMap<&str, bool> =
-            ask.on.iter().map(|on| (on.as_str(), self.names(on))).collect();
-        for (id, error) in self.broken.iter().filter(|(id, _)| ask.on.is_empty() || named(id)) {
-            silent = true;
-            unmet.push(format!("{id}: {}", error.chain()));
-        }
-        for Entry { backend, on } in &self.entries {
-            let id = backend.id();
-            // Only a name that is no backend's can be a host's, so others need not be asked.
-            let by_host = hosts_named.values().any(|known| !known);
-            if !ask.on.is_empty() && !named(id) && !by_host {
-                continue;
-            }
-            if !on {
-                if named(id) {
-                    unmet.push(format!("{id}: it is switched off for new boxes"));
-                }
-                continue;
-            }
-            let offers = match backend.offers().await {
-                Ok(offers) => offers,
-                Err(error) => {
+    /// `Invalid` when `on` names nothing that is configured, `Refused` when nothing offers the kind, `Unavailable`
+    /// when what might serve does not answer.
+    pub(crate) async fn survey(&self, ask: &Ask, install: &InstallId, env: &dyn Env) -> Result<Survey> {
+        // A name that is no backend's can only be a host's, and then every backend is asked for its hosts.
+        let hosts: Vec<&str> = ask.on.iter().map(String::as_str).filter(|on| !self.names(on)).collect();
+        let said = join_all(self.entries.iter().map(|entry| consult(entry, ask, &hosts, install, env))).await;
+        let (mut plain, mut last, mut unmet, mut silent) = (Vec::new(), Vec::new(), Vec::new(), false);
+        for said in said {
+            match said {
+                Said::May(candidate) if candidate.offer.last => last.push(*candidate),
+                Said::May(candidate) => plain.push(*candidate),
+                Said::Cannot(words) => unmet.push(words),
+                Said::Silent(words) => {
                     silent = true;
-                    unmet.push(format!("{id}: {}", error.chain()));
-                    continue;
+                    unmet.push(words);
                 }
-            };
-            let Some(offer) = offers.into_iter().find(|o| o.kind == ask.wanted.kind) else { continue };
-            if !ask.wanted.served_by(&offer.capabilities.features) {
-                let missing: Vec<_> = ask
-                    .wanted
-                    .features
-                    .difference(&offer.capabilities.features)
-                    .map(ToString::to_string)
-                    .collect();
-                unmet.push(format!("{id}: its {} has no {}", offer.kind, missing.join(", ")));
-                continue;
+                Said::Apart => {}
             }
-            let capacity = backend.capacity(&ask.wanted.kind, install).await;
-            let mut hosts = None;
-            if !ask.on.is_empty() && !named(id) {
-                let here: Vec<String> = capacity
-                    .iter()
-                    .flat_map(|c| &c.hosts)
-                    .filter_map(|h| h.host.clone())
-                    .filter(|host| ask.on.contains(host))
-                    .collect();
-                for host in &here {
-                    if let Some(known) = hosts_named.get_mut(host.as_str()) {
-                        *known = true;
-                    }
-                }
-                if here.is_empty() {
-                    continue;
-                }
-                hosts = Some(here);
-            }
-            let candidate = Candidate { backend: id.clone(), offer, capacity, hosts };
-            if candidate.offer.last { last.push(candidate) } else { plain.push(candidate) }
         }
-        if let Some((unknown, _)) = hosts_named.iter().find(|(_, known)| !**known) {
-            let all: Vec<_> = self.entries.iter().map(|e| e.backend.id().as_str()).collect();
-            return Err(Error::invalid(format!("there is no provider {unknown:?}"))
-                .fix(format!("use one of {}, or leave `on` out", all.join(", "))));
+        for (id, error) in &self.broken {
+            if ask.on.is_empty() || !hosts.is_empty() || ask.on.iter().any(|on| on == id.as_str()) {
+                silent = true;
+                unmet.push(format!("{id}: {}", error.chain()));
+            }
         }
         plain.append(&mut last);
+        let found = |host: &&str| plain.iter().any(|c| c.hosts.iter().flatten().any(|h| h == host));
+        if let Some(unknown) = hosts.iter().find(|host| !found(host)) {
+            return Err(self.no_provider(unknown, silent, &unmet));
+        }
         if plain.is_empty() {
-            return Err(nothing_serves(ask, unmet, silent));
+            return Err(nothing_serves(ask, &unmet, silent));
         }
         Ok(Survey { candidates: plain, unmet })
     }
@@ -206,7 +186,19 @@ impl Registry {
         BackendId::parse(word).is_ok_and(|id| self.is_configured(&id))
     }
 
-    /// Chooses the first candidate and host with room beside what the records hold.
+    fn no_provider(&self, unknown: &str, silent: bool, unmet: &[String]) -> Error {
+        if silent {
+            return Error::unavailable(format!("it is not known now whether {unknown:?} is a host"))
+                .because_of(unmet.join("; "))
+                .fix("mend what is named, then try again");
+        }
+        let all: Vec<_> = self.entries.iter().map(|e| e.backend.id().as_str()).collect();
+        Error::invalid(format!("there is no provider {unknown:?} for this kind"))
+            .fix(format!("use one of {}, or leave `on` out", all.join(", ")))
+    }
+
+    /// Chooses the first candidate and host with room beside what the records hold, leaving out `passed_over`: where
+    /// the provider itself turned out to be full.
     ///
     /// # Errors
     /// `NoCapacity` with each candidate's words; `Unavailable` when none of them answered.
@@ -215,16 +207,11 @@ impl Registry {
         ask_for: &BoxId,
         size: Size,
         survey: Survey,
-        passed_over: &[(BackendId, String)],
+        passed_over: &[PassedOver],
     ) -> Result<Placement> {
         let mut words = Vec::new();
         let mut answered = false;
         for Candidate { backend, offer, capacity, hosts } in survey.candidates {
-            if let Some((_, why)) = passed_over.iter().find(|(id, _)| *id == backend) {
-                answered = true;
-                words.push(format!("{backend}: {why}"));
-                continue;
-            }
             let rooms = match capacity {
                 Ok(capacity) => capacity.hosts,
                 Err(error) => {
@@ -233,13 +220,16 @@ impl Registry {
                 }
             };
             answered = true;
-            let held = records::holdings(tx, &backend)?;
-            for room in rooms
-                .iter()
-                .filter(|r| hosts.as_ref().is_none_or(|h| r.host.as_ref().is_some_and(|n| h.contains(n))))
-            {
-                let here = held.iter().filter(|(_, host, _)| *host == room.host).map(|(id, _, h)| (id, *h));
-                match room.fits(ask_for, Holding { size, running: true }, here) {
+            let named = |room: &&HostRoom| {
+                hosts.as_ref().is_none_or(|hosts| room.host.as_ref().is_some_and(|host| hosts.contains(host)))
+            };
+            for room in rooms.iter().filter(named) {
+                let full = passed_over.iter().find(|p| p.backend == backend && p.host == room.host);
+                let fits = match full {
+                    Some(passed) => Err(passed.words.clone()),
+                    None => fits(tx, &backend, room, ask_for, Holding { size, running: true })?,
+                };
+                match fits {
                     Ok(()) => {
                         return Ok(Placement {
                             backend,
@@ -263,8 +253,108 @@ impl Registry {
     }
 }
 
+/// A host that the provider itself found full.
+pub(crate) struct PassedOver {
+    pub(crate) backend: BackendId,
+    pub(crate) host: Option<String>,
+    pub(crate) words: String,
+}
+
+/// What `entry` says to `ask`, at the latest after [`ANSWER`].
+async fn consult(entry: &Entry, ask: &Ask, hosts: &[&str], install: &InstallId, env: &dyn Env) -> Said {
+    let id = entry.backend.id();
+    let named = ask.on.iter().any(|on| on == id.as_str());
+    if !ask.on.is_empty() && !named && hosts.is_empty() {
+        return Said::Apart;
+    }
+    if !entry.on {
+        let words = format!("{id}: it is switched off for new boxes");
+        return if named { Said::Cannot(words) } else { Said::Apart };
+    }
+    let silent = |error: Error| Said::Silent(format!("{id}: {}", error.chain()));
+    let offers = match within(env, ANSWER, entry.backend.offers()).await {
+        Ok(offers) => offers,
+        Err(error) => return silent(error),
+    };
+    let Some(offer) = offers.into_iter().find(|o| o.kind == ask.wanted.kind) else { return Said::Apart };
+    if !ask.wanted.served_by(&offer.capabilities.features) {
+        let missing: Vec<_> =
+            ask.wanted.features.difference(&offer.capabilities.features).map(ToString::to_string).collect();
+        return Said::Cannot(format!("{id}: its {} has no {}", offer.kind, missing.join(", ")));
+    }
+    let capacity = within(env, ANSWER, entry.backend.capacity(&ask.wanted.kind, install)).await;
+    let mut asked_hosts = None;
+    if !ask.on.is_empty() && !named {
+        let capacity = match &capacity {
+            Ok(capacity) => capacity,
+            Err(error) => return silent(error.clone()),
+        };
+        let here = capacity.hosts.iter().filter_map(|h| h.host.clone());
+        let here: Vec<String> = here.filter(|host| hosts.contains(&host.as_str())).collect();
+        if here.is_empty() {
+            return Said::Apart;
+        }
+        asked_hosts = Some(here);
+    }
+    Said::May(Box::new(Candidate { backend: id.clone(), offer, capacity, hosts: asked_hosts }))
+}
+
+/// What `work` answers, or `Unavailable` after `limit`.
+pub(crate) async fn within<T>(
+    env: &dyn Env,
+    limit: Duration,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    tokio::select! {
+        biased;
+        answer = work => answer,
+        () = env.sleep(limit) => {
+            Err(Error::unavailable(format!("it did not answer within {} s", limit.as_secs()))
+                .fix("look at the provider, then try again"))
+        }
+    }
+}
+
+/// Whether `ask_for` fits at `room` beside what the records hold there; else what is full.
+fn fits(
+    tx: &Connection,
+    backend: &BackendId,
+    room: &HostRoom,
+    ask_for: &BoxId,
+    ask: Holding,
+) -> Result<std::result::Result<(), String>> {
+    let held = records::holdings(tx, backend)?;
+    let here = held.iter().filter(|(_, host, _)| *host == room.host).map(|(id, _, holding)| (id, *holding));
+    Ok(room.fits(ask_for, ask, here))
+}
+
+/// Makes sure that a box which has its place already may take `ask` there: before it starts, or is resized.
+///
+/// # Errors
+/// `NoCapacity` with what is full, `Unavailable` when its host is not among the backend's any more.
+pub(crate) fn room_to_grow(
+    tx: &Connection,
+    record: &BoxRecord,
+    capacity: &Capacity,
+    ask: Holding,
+) -> Result<()> {
+    let no_host = || {
+        Error::unavailable(format!("the host of box {} does not answer for its backend", record.name))
+            .fix("look at the backend's hosts")
+    };
+    let backend = record.backend.as_ref().ok_or_else(no_host)?;
+    let room = capacity.hosts.iter().find(|room| room.host == record.host).ok_or_else(no_host)?;
+    // A host that takes no new box keeps serving those it has.
+    let open = HostRoom { closed: None, ..room.clone() };
+    fits(tx, backend, &open, &record.id, ask)?.map_err(|full| {
+        Error::new(ErrorKind::NoCapacity, format!("there is no room for box {} at {}", record.name, ask.size))
+            .because_of(full)
+            .fix("stop or release another box first, or ask for less")
+    })
+}
+
 /// `silent`: a backend that might serve did not answer.
-fn nothing_serves(ask: &Ask, unmet: Vec<String>, silent: bool) -> Error {
+fn nothing_serves(ask: &Ask, unmet: &[String], silent: bool) -> Error {
     let features: Vec<_> = ask.wanted.features.iter().map(|f| format!(" with {f}")).collect();
     let what = format!("{}{}", ask.wanted.kind, features.concat());
     let error = if silent {

@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::Connection;
 use tokio_util::sync::CancellationToken;
@@ -16,15 +15,13 @@ use crate::{
     backend::Backend,
     embed::Embedder,
     env::Env,
-    error::{Error, ErrorKind, Result},
+    error::{Error, Result},
     id::{BackendId, BoxId, BoxName, InstallId, KindId},
-    record::{BoxRecord, BoxState, Unanswered},
+    record::BoxRecord,
     records,
     registry::Registry,
-    run::{Dial, Runners, Session},
+    run::Runners,
     store::{LogEvent, Store},
-    sweep,
-    transport::Transport,
 };
 
 /// What operations share.
@@ -37,6 +34,14 @@ pub(crate) struct World {
     pub(crate) opened: Timestamp,
     registry: RwLock<Arc<Registry>>,
     install: RwLock<InstallId>,
+}
+
+/// What became of work that had a deadline.
+pub(crate) enum InTime<T> {
+    /// It answered.
+    Done(Result<T>),
+    /// Its time was over; what it still said then.
+    Late(Option<Error>),
 }
 
 /// What a new [`World`] is made of.
@@ -121,118 +126,32 @@ impl World {
     }
 
     /// Runs `work` until `deadline`. Past it, `cancel` is cancelled, and `work` gets ten seconds to end by itself.
-    ///
-    /// # Errors
-    /// What `work` answers; `None` when the deadline passed first.
     pub(crate) async fn until<T>(
         &self,
         deadline: Timestamp,
         cancel: &CancellationToken,
         work: impl Future<Output = Result<T>>,
-    ) -> Result<Option<T>> {
+    ) -> InTime<T> {
         tokio::pin!(work);
         let left = Duration::try_from(deadline.duration_since(self.env.now())).unwrap_or_default();
         tokio::select! {
             biased;
-            done = &mut work => return done.map(Some),
+            done = &mut work => return InTime::Done(done),
             () = self.env.sleep(left) => cancel.cancel(),
         }
         tokio::select! {
             biased;
             // Ready all the same, a moment late: better than to throw it away.
-            done = &mut work => done.map(Some).or(Ok(None)),
-            () = self.env.sleep(Duration::from_secs(10)) => Ok(None),
+            done = &mut work => match done {
+                Ok(value) => InTime::Done(Ok(value)),
+                Err(error) => InTime::Late(Some(error)),
+            },
+            () = self.env.sleep(Duration::from_secs(10)) => InTime::Late(None),
         }
-    }
-}
-
-/// How a box is reached as it is now: asked anew for each contact.
-struct Way {
-    world: Arc<World>,
-    box_id: BoxId,
-}
-
-#[async_trait]
-impl Dial for Way {
-    async fn dial(&self) -> Result<Arc<dyn Transport>> {
-        let record = self.world.record(&self.box_id)?;
-        let guest = record.guest.as_ref().ok_or_else(|| {
-            Error::unavailable(format!("box {} has no guest yet", record.name)).fix("wait until it is made")
-        })?;
-        Ok(self.world.backend_of(&record)?.reach(guest).await?.command)
     }
 }
 
 impl World {
-    /// A session in `record`'s box, whatever its state says.
-    fn reach(self: &Arc<Self>, record: &BoxRecord) -> Session {
-        let way = Way { world: Arc::clone(self), box_id: record.id.clone() };
-        self.runners.session(&record.id, Arc::new(way))
-    }
-
-    /// Whether the box's commands answer.
-    ///
-    /// # Errors
-    /// `Unavailable` or `Refused` while they do not, `Gone` when the guest is.
-    pub(crate) async fn answers(self: &Arc<Self>, record: &BoxRecord) -> Result<()> {
-        self.reach(record).ready().await
-    }
-
-    /// As [`Self::answers`], at the latest after `limit`.
-    pub(crate) async fn answers_within(self: &Arc<Self>, record: &BoxRecord, limit: Duration) -> Result<()> {
-        tokio::select! {
-            biased;
-            answer = self.answers(record) => answer,
-            () = self.env.sleep(limit) => {
-                Err(Error::unavailable(format!("box {} did not answer within {} s", record.name, limit.as_secs())))
-            }
-        }
-    }
-
-    /// Notes that a box did not answer a command, so that it is asked again by itself.
-    pub(crate) fn note_unanswered(&self, id: &BoxId, error: &Error) {
-        if error.kind() != ErrorKind::Unavailable {
-            return;
-        }
-        let now = self.env.now();
-        let first =
-            Unanswered { since: now, tries: 0, next: now + sweep::probe_due(0), words: error.chain() };
-        let written = self.store.write(|tx| {
-            records::change(tx, id, |r| {
-                r.unanswered.get_or_insert(first);
-            })
-        });
-        if let Err(error) = written {
-            tracing::debug!(box_id = %id, error = error.chain(), "it was not noted that a box does not answer");
-        }
-    }
-
-    /// A session in `record`'s box. Connects when it is first used.
-    ///
-    /// # Errors
-    /// `Refused` when the box is not ready, `Gone` when its guest is.
-    pub(crate) fn session(self: &Arc<Self>, record: &BoxRecord) -> Result<Session> {
-        match record.state {
-            BoxState::Ready => {}
-            BoxState::Gone => {
-                return Err(Error::gone(format!(
-                    "the guest of box {} was deleted outside bb-box",
-                    record.name
-                )));
-            }
-            BoxState::Stopped => {
-                return Err(Error::refused(format!("box {} is stopped", record.name))
-                    .fix(format!("start it: `bbbox start {}`", record.name)));
-            }
-            state => {
-                return Err(
-                    Error::refused(format!("box {} is {state}", record.name)).fix("wait until it is ready")
-                );
-            }
-        }
-        Ok(self.reach(record))
-    }
-
     /// A name that no box has yet, for a box of `kind`.
     pub(crate) fn spare_name(&self, tx: &Connection, kind: &KindId) -> Result<BoxName> {
         loop {

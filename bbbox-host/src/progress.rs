@@ -4,12 +4,12 @@ use std::{borrow::Cow, time::Duration};
 
 use bbbox::{
     Error,
-    boxes::Boxes,
+    boxes::{Boxes, Events},
     id::OperationId,
-    journal::{Event, What},
+    journal::What,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tokio::sync::broadcast::error::RecvError;
 
 use crate::{
     fault::Fault,
@@ -96,7 +96,7 @@ fn style(template: &str) -> ProgressStyle {
 /// The operation's own; `Cancelled` when it was left, and it goes on with the next bbbox that opens the folder.
 pub(crate) async fn settle(
     boxes: &Boxes,
-    mut events: Receiver<Event>,
+    mut events: Events,
     operation: &OperationId,
     progress: &Progress,
 ) -> Result<(), Fault> {

@@ -186,10 +186,11 @@ impl Builder {
             },
             own: self.backends,
             document: std::sync::RwLock::new(stored.document),
+            changing: std::sync::Mutex::new(()),
         };
         let world = Arc::new(World::new(Parts {
             runners: Runners::new(Arc::clone(&self.env)),
-            registry: settings.registry()?,
+            registry: settings.registry(),
             store: Arc::clone(&store),
             env: Arc::clone(&self.env),
             embedder: self.embedder,
@@ -201,7 +202,9 @@ impl Builder {
         } else {
             journal.resume()?;
             self.upkeep.then(|| {
-                AbortOnDropHandle::new(tokio::spawn(sweep::keep_up(Arc::clone(&world), Arc::clone(&journal))))
+                let sweeping = sweep::keep_up(Arc::clone(&world), Arc::clone(&journal));
+                let asking = sweep::keep_asking(Arc::clone(&world));
+                [AbortOnDropHandle::new(tokio::spawn(sweeping)), AbortOnDropHandle::new(tokio::spawn(asking))]
             })
         };
         let shared = Shared { world, journal, reading: self.reading, settings, _upkeep: upkeep };
@@ -216,6 +219,8 @@ pub(super) struct SettingsInUse {
     /// Backends that no configuration describes.
     own: Vec<Entry>,
     document: std::sync::RwLock<Document>,
+    /// Held while a document is put in place, so that what is stored last is what is in use.
+    pub(super) changing: std::sync::Mutex<()>,
 }
 
 impl SettingsInUse {
@@ -230,7 +235,7 @@ impl SettingsInUse {
     }
 
     /// The backends of the document in use. One that cannot be built keeps its place, with its error.
-    pub(super) fn registry(&self) -> Result<Registry> {
+    pub(super) fn registry(&self) -> Registry {
         let mut entries = self.own.clone();
         let mut broken = Vec::new();
         for entry in self.document().backends {

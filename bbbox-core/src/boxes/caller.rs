@@ -1,8 +1,13 @@
 //! Who asks: what they may see, and how people read of them.
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use crate::{id::ThreadId, record::BoxRecord};
+use crate::{
+    error::Result,
+    id::{RequestId, ThreadId},
+    record::BoxRecord,
+};
 
 /// Who asks for something.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +30,17 @@ impl Caller {
             Self::Person => "by you".to_owned(),
             Self::Command => "by a bbbox command".to_owned(),
             Self::Thread(thread) => format!("by the agent in {thread}"),
+        }
+    }
+
+    /// A caller's own ID for a request, so that it meets no other caller's.
+    pub(crate) fn scoped(&self, request: RequestId) -> Result<RequestId> {
+        match self {
+            Self::Person | Self::Command => Ok(request),
+            Self::Thread(thread) => {
+                let thread = hex::encode(Sha256::digest(thread.as_str()));
+                RequestId::parse(format!("thread:{:.16}/{request}", thread))
+            }
         }
     }
 

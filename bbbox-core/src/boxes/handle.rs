@@ -10,7 +10,7 @@ use crate::{
     id::{BoxId, BoxName, OperationId, ThreadId},
     journal::Summary,
     kind::standard,
-    life::{self, Asked, Rename, Resize},
+    life::{self, Asked, Change, If, Rename, Resize},
     record::BoxRecord,
     run::{JobSpec, RunResult, Session},
     size::SizeChoice,
@@ -85,7 +85,7 @@ impl BoxHandle {
     /// `Gone` when the box is not there, `Refused` when it is not ready.
     pub fn session(&self) -> Result<Session> {
         let record = self.record()?;
-        self.boxes.shared.world.session(&record)
+        self.boxes.shared.world.session(&record, self.boxes.caller.clone())
     }
 
     /// Runs a command in the box and waits for it: 270 seconds, then it goes on as a job.
@@ -93,11 +93,11 @@ impl BoxHandle {
     /// # Errors
     /// As [`Self::session`], and `Unavailable` when the box does not answer. A command that fails is no error.
     pub async fn run(&self, job: JobSpec) -> Result<RunResult> {
-        let session = self.session()?;
+        let record = self.record()?;
+        let world = &self.boxes.shared.world;
+        let session = world.session(&record, self.boxes.caller.clone())?;
         let result = session.run(&job, crate::run::DEFAULT_WAIT).await;
-        if let Err(error) = &result {
-            self.boxes.shared.world.note_unanswered(&self.id, error);
-        }
+        world.note_answer(&record, result.as_ref().err());
         result
     }
 
@@ -159,7 +159,10 @@ impl BoxHandle {
     /// As [`Self::release`], as far as it is known at once.
     pub async fn begin_release(&self, force: bool) -> Result<OperationId> {
         self.may_end("released", force).await?;
-        life::begin_release(&self.boxes.shared.journal, &self.boxes.shared.world, &self.id, &self.asked())
+        {
+            let (journal, world) = (&self.boxes.shared.journal, &self.boxes.shared.world);
+            life::begin_release(journal, world, &self.id, &self.asked(), If::Always)
+        }
     }
 
     /// Gives the box another size.
@@ -186,28 +189,22 @@ impl BoxHandle {
     /// # Errors
     /// `Busy` when another box has the name.
     pub async fn rename(&self, name: BoxName) -> Result<()> {
-        let record = self.record()?;
-        self.relabel(name, record.thread).await
+        self.change(Change::Name(name)).await
     }
 
-    /// Hands the box to another thread, or to none.
+    /// Hands the box to another thread, or to none. What the thread before has open in it ends.
     ///
     /// # Errors
     /// `Refused` for an agent: only a person hands boxes on.
     pub async fn hand_to(&self, thread: Option<ThreadId>) -> Result<()> {
-        if matches!(self.boxes.caller, Caller::Thread(_)) {
-            return Err(
-                Error::refused("an agent cannot hand its box to another thread").fix("ask the person")
-            );
-        }
-        let record = self.record()?;
-        self.relabel(record.name, thread).await
+        self.boxes.person_only("hands boxes to other threads")?;
+        self.change(Change::Thread(thread)).await
     }
 
-    async fn relabel(&self, name: BoxName, thread: Option<ThreadId>) -> Result<()> {
+    async fn change(&self, change: Change) -> Result<()> {
         self.may_change()?;
         let asked = self.asked();
-        let rename = Rename { box_id: self.id.clone(), name, thread, by: asked.by.clone() };
+        let rename = Rename { box_id: self.id.clone(), change, by: asked.by.clone() };
         let operation =
             life::begin_rename(&self.boxes.shared.journal, &self.boxes.shared.world, &rename, &asked)?;
         self.boxes.wait(&operation).await
@@ -235,12 +232,13 @@ impl BoxHandle {
         self.boxes.wait(&operation).await
     }
 
-    /// What happened to the box, oldest first; the newest `most` events.
+    /// What happened to the box, oldest first; the newest `most` events. It can be read for a day after the box is
+    /// gone.
     ///
     /// # Errors
-    /// `Failed` when the box log cannot be read.
+    /// `Gone` when the box is another thread's by now, `Failed` when the box log cannot be read.
     pub fn log(&self, most: usize) -> Result<Vec<Logged>> {
-        self.boxes.shared.world.store.box_log().read(&self.id, None, most)
+        self.boxes.log(self.id.as_str(), most)
     }
 
     fn asked(&self) -> Asked {

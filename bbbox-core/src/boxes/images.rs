@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Boxes;
 use crate::{
     backend::Image,
-    error::{Error, Result},
+    error::Result,
     id::{BackendId, KindId, OperationId},
     life::{self, Asked},
 };
@@ -44,10 +44,8 @@ impl Boxes {
     /// # Errors
     /// `Refused` when the backend is not configured or builds no images.
     pub fn begin_image_build(&self, backend: &BackendId, kind: &KindId) -> Result<OperationId> {
+        self.person_only("builds images")?;
         self.may_change()?;
-        if matches!(self.caller, super::Caller::Thread(_)) {
-            return Err(Error::refused("an agent builds no images").fix("ask the person"));
-        }
         let asked = Asked { by: self.caller.words(), request: None };
         life::begin_image_build(&self.shared.journal, &self.shared.world, backend, kind, &asked)
     }

@@ -11,7 +11,9 @@ mod kinds;
 mod request;
 mod settings;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::broadcast;
 
 pub use build::Builder;
 pub use caller::Caller;
@@ -27,6 +29,7 @@ use crate::{
     life,
     record::BoxRecord,
     records,
+    store::Logged,
     sweep::{self, Report},
     world::{World, no_such_box},
 };
@@ -46,7 +49,7 @@ struct Shared {
     reading: bool,
     settings: build::SettingsInUse,
     /// Ends the upkeep in the background with the last view.
-    _upkeep: Option<tokio_util::task::AbortOnDropHandle<()>>,
+    _upkeep: Option<[tokio_util::task::AbortOnDropHandle<()>; 2]>,
 }
 
 impl std::fmt::Debug for Boxes {
@@ -99,32 +102,61 @@ impl Boxes {
     /// Waits for an operation's end.
     ///
     /// # Errors
-    /// The operation's own.
+    /// The operation's own; `Gone` for one that is not there, or is not the caller's to see.
     pub async fn wait(&self, operation: &OperationId) -> Result<()> {
+        self.may_follow(operation)?;
         self.shared.journal.wait(operation).await.map(drop)
     }
 
     /// Asks for an operation to be taken back; whether that is still possible.
     ///
     /// # Errors
-    /// `Gone` for an operation that is not there.
+    /// `Gone` for an operation that is not there, or is not the caller's to see.
     pub fn cancel(&self, operation: &OperationId) -> Result<bool> {
         self.may_change()?;
+        self.may_follow(operation)?;
         self.shared.journal.cancel(operation)
     }
 
     /// What operations do, as they do it.
     #[must_use]
-    pub fn events(&self) -> tokio::sync::broadcast::Receiver<Event> {
-        self.shared.journal.subscribe()
+    pub fn events(&self) -> Events {
+        Events { receiver: self.shared.journal.subscribe(), boxes: self.clone() }
     }
 
-    /// The newest operations, newest first.
+    /// The newest operations that the caller may see, newest first.
     ///
     /// # Errors
     /// `Failed` when the store cannot be read.
     pub fn operations(&self, most: usize) -> Result<Vec<Summary>> {
-        self.shared.journal.recent(most)
+        let mut operations = self.shared.journal.recent(most)?;
+        operations.retain(|operation| self.sees(&operation.boxes, Some(&operation.by)));
+        Ok(operations)
+    }
+
+    /// Whether what concerns `boxes`, asked for by `by`, is the caller's to see.
+    fn sees(&self, boxes: &[BoxId], by: Option<&str>) -> bool {
+        if !matches!(self.caller, Caller::Thread(_)) || by == Some(self.caller.words().as_str()) {
+            return true;
+        }
+        let visible =
+            |id: &BoxId| matches!(self.shared.world.find(id), Ok(Some(r)) if self.caller.may_see(&r));
+        !boxes.is_empty() && boxes.iter().all(visible)
+    }
+
+    fn may_follow(&self, operation: &OperationId) -> Result<()> {
+        match self.shared.journal.show(operation)? {
+            Some(found) if self.sees(&found.boxes, Some(&found.by)) => Ok(()),
+            _ => Err(Error::gone(format!("there is no operation {operation}"))),
+        }
+    }
+
+    /// Refuses what an agent may not do, in words for it.
+    fn person_only(&self, what: &str) -> Result<()> {
+        match &self.caller {
+            Caller::Thread(_) => Err(Error::refused(format!("an agent never {what}")).fix("ask the person")),
+            Caller::Person | Caller::Command => Ok(()),
+        }
     }
 
     /// Every box that the caller may see, oldest first.
@@ -149,6 +181,32 @@ impl Boxes {
         }
     }
 
+    /// What happened to the box that `word` names, oldest first; the newest `most` events. By its ID, a box's log can
+    /// be read for a day after the box is gone.
+    ///
+    /// # Errors
+    /// `Gone` when there is no such box, or it is not the caller's to see; `Failed` when the log cannot be read.
+    pub fn log(&self, word: &str, most: usize) -> Result<Vec<Logged>> {
+        let world = &self.shared.world;
+        let record = world.store.read(|tx| records::find(tx, word))?;
+        let id = match &record {
+            Some(record) if self.caller.may_see(record) => record.id.clone(),
+            Some(_) => return Err(no_such_box(word)),
+            None => BoxId::parse(word).map_err(|_| no_such_box(word))?,
+        };
+        let events = world.store.box_log().read(&id, None, most)?;
+        // Of a box that is gone, an agent sees what it asked for itself.
+        let by = self.caller.words();
+        let mine = |caller: &Caller| {
+            !matches!(caller, Caller::Thread(_))
+                || events.iter().any(|e| e.event.kind == "acquire-asked" && e.event.by == by)
+        };
+        if record.is_none() && (events.is_empty() || !mine(&self.caller)) {
+            return Err(no_such_box(word));
+        }
+        Ok(events)
+    }
+
     /// The kinds that are offered, with their sizes and who offers them.
     pub async fn kinds(&self) -> Kinds {
         kinds::view(&self.shared).await
@@ -159,6 +217,7 @@ impl Boxes {
     /// # Errors
     /// `Failed` when the store cannot be used. What could not be seen stands in the report.
     pub async fn sweep(&self) -> Result<Report> {
+        self.person_only("sweeps")?;
         self.may_change()?;
         sweep::run(&self.shared.world, &self.shared.journal).await
     }
@@ -174,6 +233,7 @@ impl Boxes {
     /// # Errors
     /// `Refused` while there are boxes under the present ID.
     pub fn set_install_id(&self, id: &InstallId) -> Result<()> {
+        self.person_only("changes the install's ID")?;
         self.may_change()?;
         if *id == self.install_id() {
             return Ok(());
@@ -183,6 +243,12 @@ impl Boxes {
                 .fix("release this install's boxes first: under another ID nobody would find their guests"));
         }
         self.shared.world.set_install(id)
+    }
+
+    /// Ends what this process does for the boxes, so that another may open the folder: operations get `patience` to
+    /// come to an end, and the next process goes on with what is left. How many were cut off.
+    pub async fn close(&self, patience: Duration) -> usize {
+        self.shared.journal.close(patience).await
     }
 
     /// Waits until no operation is under way.
@@ -202,5 +268,32 @@ impl Boxes {
     fn record(&self, id: &BoxId) -> Result<BoxRecord> {
         let record = self.shared.world.record(id)?;
         if self.caller.may_see(&record) { Ok(record) } else { Err(no_such_box(id.as_str())) }
+    }
+}
+
+/// What operations do, as they do it, as far as the caller may see.
+pub struct Events {
+    receiver: broadcast::Receiver<Event>,
+    boxes: Boxes,
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Events")
+    }
+}
+
+impl Events {
+    /// The next event.
+    ///
+    /// # Errors
+    /// `Lagged` when the caller was slow and some are lost, `Closed` when there will be no more.
+    pub async fn recv(&mut self) -> std::result::Result<Event, broadcast::error::RecvError> {
+        loop {
+            let event = self.receiver.recv().await?;
+            if self.boxes.sees(&event.boxes, None) {
+                return Ok(event);
+            }
+        }
     }
 }

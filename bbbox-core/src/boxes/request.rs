@@ -1,6 +1,5 @@
 //! A request for a box: what a caller may say, and what it means.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Boxes, Caller};
@@ -9,7 +8,7 @@ use crate::{
     id::{BoxId, BoxName, RequestId, ThreadId},
     kind::{Wanted, standard},
     life::{self, Asked},
-    record::{BoxRecord, BoxState},
+    record::{Beginning, BoxRecord},
     registry::Ask,
     size::SizeChoice,
 };
@@ -103,33 +102,18 @@ pub(super) fn resolve(boxes: &Boxes, acquire: Acquire) -> Result<Resolved> {
         Some(name) => name,
         None => world.store.read(|tx| world.spare_name(tx, &wanted.kind))?,
     };
-    let asked = Asked { by: boxes.caller.words(), request: acquire.request };
+    let request = acquire.request.map(|request| boxes.caller.scoped(request)).transpose()?;
+    let asked = Asked { by: boxes.caller.words(), request };
     let ask = Ask { wanted, size, on: acquire.on };
-    let record = record(&box_id, name, thread, &ask, world.env.now());
-    let order = life::Acquire { box_id, ask, by: asked.by.clone() };
-    Ok(Resolved { order, record, asked, same })
-}
-
-fn record(id: &BoxId, name: BoxName, thread: Option<ThreadId>, ask: &Ask, made: Timestamp) -> BoxRecord {
-    BoxRecord {
-        id: id.clone(),
+    let beginning = Beginning {
+        id: box_id.clone(),
         name,
         thread,
         kind: ask.wanted.kind.clone(),
-        features: ask.wanted.features.clone(),
-        size: ask.size,
-        resize_to: None,
-        state: BoxState::Requested,
-        backend: None,
-        host: None,
-        guest: None,
-        capabilities: None,
-        made,
-        ready_by: None,
-        timings: Vec::new(),
-        trouble: None,
-        started_again: None,
-        thread_ended: None,
-        unanswered: None,
-    }
+        size,
+        made: world.env.now(),
+    };
+    let record = BoxRecord { features: ask.wanted.features.clone(), ..BoxRecord::new(beginning) };
+    let order = life::Acquire { box_id, ask, by: asked.by.clone() };
+    Ok(Resolved { order, record, asked, same })
 }

@@ -27,12 +27,15 @@ impl Boxes {
     /// # Errors
     /// `Busy` when it was changed since the draft's revision; nothing changes then.
     pub fn configure(&self, draft: &Draft) -> Result<Stored> {
+        self.person_only("changes the configuration")?;
         self.may_change()?;
+        let _one_at_a_time =
+            self.shared.settings.changing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let change = Change { at: self.shared.world.env.now(), by: self.caller.words() };
         let stored =
             self.shared.world.store.write(|db| config::save_if(db, draft, &change, self.drivers()))?;
         self.shared.settings.set_document(stored.document.clone());
-        self.shared.world.set_registry(self.shared.settings.registry()?);
+        self.shared.world.set_registry(self.shared.settings.registry());
         Ok(stored)
     }
 }

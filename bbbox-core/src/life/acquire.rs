@@ -12,12 +12,12 @@ use crate::{
     backend::{AcquireHooks, Earlier, Order},
     error::{Error, ErrorKind, Result},
     guest::Guest,
-    id::{BackendId, BoxId, OperationId},
+    id::{BoxId, OperationId},
     journal::{Attempt, Context, Ended, Halt, Journal, JournalBuilder, State},
     record::{BoxRecord, BoxState},
     records,
-    registry::{Ask, Placement, Registry},
-    world::World,
+    registry::{Ask, PassedOver, Placement, Registry},
+    world::{InTime, World},
 };
 
 pub(super) const KIND: &str = "acquire";
@@ -61,7 +61,7 @@ pub(super) fn register(builder: JournalBuilder, world: &Arc<World>) -> JournalBu
 }
 
 async fn acquire(cx: Context, world: Arc<World>, args: Acquire) -> Result<(), Halt> {
-    let mut passed_over: Vec<(BackendId, String)> = Vec::new();
+    let mut passed_over: Vec<PassedOver> = Vec::new();
     loop {
         let placement = place(&cx, &world, &args, &passed_over).await?;
         match make(&cx, &world, &args, &placement).await {
@@ -71,7 +71,11 @@ async fn acquire(cx: Context, world: Arc<World>, args: Acquire) -> Result<(), Ha
                     .undo("release-guest", &args.box_id)
                     .run(async |_| release_guest(&world, &args.box_id).await)
                     .await?;
-                passed_over.push((placement.backend, full));
+                passed_over.push(PassedOver {
+                    backend: placement.backend,
+                    host: placement.host,
+                    words: full,
+                });
             }
             other => break other?,
         }
@@ -101,13 +105,20 @@ async fn place(
     cx: &Context,
     world: &World,
     args: &Acquire,
-    passed_over: &[(BackendId, String)],
+    passed_over: &[PassedOver],
 ) -> Result<Placement, Halt> {
     // A refusal is a decision too: whoever asked hears at once that nothing has room or answers.
     let placed: Result<Placement> = cx
         .decide(
             "place",
-            async |_| Ok(world.registry().survey(&args.ask, &world.install()).await),
+            async |at| {
+                let (registry, install, cancel) = (world.registry(), world.install(), at.cancel_token());
+                tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => Err(Error::cancelled("the acquire was taken back")),
+                    survey = registry.survey(&args.ask, &install, &*world.env) => Ok(survey),
+                }
+            },
             |tx, survey| {
                 let chosen = survey.and_then(|survey| {
                     Registry::choose(tx, &args.box_id, args.ask.size, survey, passed_over)
@@ -159,9 +170,15 @@ async fn make(cx: &Context, world: &Arc<World>, args: &Acquire, placement: &Plac
             };
             let hooks = Hooks { world: Arc::clone(world), at: at.clone(), box_id: args.box_id.clone() };
             let deadline = deadline(world, &record, placement.ready_timeout);
-            match world.until(deadline, &cancel, backend.acquire(&order, &hooks)).await? {
-                Some(guest) => Ok(guest),
-                None => Err(ready::too_slow(world, &args.box_id, "it was being made")),
+            match world.until(deadline, &cancel, backend.acquire(&order, &hooks)).await {
+                InTime::Done(made) => made,
+                InTime::Late(last) => {
+                    let error = ready::too_slow(world, &args.box_id, "it was being made");
+                    Err(match last {
+                        Some(words) if words.kind() != ErrorKind::Cancelled => error.because(words),
+                        _ => error,
+                    })
+                }
             }
         })
         .await

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Asked, Opening, release};
@@ -14,7 +15,7 @@ use crate::{
     id::{BackendId, OperationId},
     journal::{Context, Halt, Journal, JournalBuilder},
     kind::Capabilities,
-    record::{BoxRecord, BoxState},
+    record::{Beginning, BoxRecord, BoxState},
     records,
     world::World,
 };
@@ -28,7 +29,9 @@ pub(crate) struct Adopt {
     pub(crate) backend: BackendId,
     pub(crate) owner: Owner,
     pub(crate) guest: Guest,
-    pub(crate) capabilities: Option<Capabilities>,
+    pub(crate) capabilities: Capabilities,
+    /// When its thread was found ended: the next sweep decides then, as for any box.
+    pub(crate) thread_ended: Option<Timestamp>,
 }
 
 /// A guest that no record wants.
@@ -41,13 +44,13 @@ pub(crate) struct Stray {
 
 /// Begins to write the record of a guest anew.
 pub(crate) fn begin_adopt(journal: &Journal, adopt: &Adopt, asked: &Asked) -> Result<OperationId> {
-    let opening = Opening::new(ADOPT, &adopt.owner.box_id, asked, adopt);
+    let opening = Opening::new(ADOPT, &adopt.owner.box_id, asked, adopt).over_unknown();
     super::begin(journal, opening, |_, _| Ok(()))
 }
 
 /// Begins to release a guest that is not its box's.
 pub(crate) fn begin_stray(journal: &Journal, stray: &Stray, asked: &Asked) -> Result<OperationId> {
-    let opening = Opening::new(STRAY, &stray.guest.box_id, asked, stray);
+    let opening = Opening::new(STRAY, &stray.guest.box_id, asked, stray).over_unknown();
     super::begin(journal, opening, |_, _| Ok(()))
 }
 
@@ -75,27 +78,20 @@ async fn adopt(cx: Context, world: Arc<World>, args: Adopt) -> Result<(), Halt> 
                 if records::get(tx, id)?.is_some() {
                     return Ok(false);
                 }
-                let mut record = BoxRecord {
+                let mut record = BoxRecord::new(Beginning {
                     id: id.clone(),
                     name: args.owner.name.clone(),
                     thread: args.owner.thread.clone(),
                     kind: args.owner.kind.clone(),
-                    features: Default::default(),
                     size: args.guest.size,
-                    resize_to: None,
-                    state,
-                    backend: Some(args.backend.clone()),
-                    host: args.guest.host.clone(),
-                    guest: Some(args.guest.clone()),
-                    capabilities: args.capabilities.clone(),
                     made: world.env.now(),
-                    ready_by: None,
-                    timings: Vec::new(),
-                    trouble: None,
-                    started_again: None,
-                    thread_ended: None,
-                    unanswered: None,
-                };
+                });
+                record.state = state;
+                record.backend = Some(args.backend.clone());
+                record.host.clone_from(&args.guest.host);
+                record.guest = Some(args.guest.clone());
+                record.capabilities = Some(args.capabilities.clone());
+                record.thread_ended = args.thread_ended;
                 if records::name_taken(tx, &record.name)? {
                     record.name = world.spare_name(tx, &record.kind)?;
                 }
@@ -116,15 +112,21 @@ async fn release_stray(cx: Context, world: Arc<World>, args: Stray) -> Result<()
     let wanted = cx
         .look("wanted")
         .run(async |_| {
-            let record = world.find(id)?;
-            let mine = record.is_some_and(|r| r.guest.is_some_and(|g| g.reference == args.guest.reference));
+            // A reference means something only at its backend.
+            let is_its = |r: &BoxRecord| {
+                r.backend.as_ref() == Some(&args.backend)
+                    && r.guest.as_ref().is_some_and(|guest| guest.reference == args.guest.reference)
+            };
+            let mine = world.find(id)?.is_some_and(|record| is_its(&record));
             Ok(mine || world.registry().backend(&args.backend)?.power(&args.guest).await?.is_none())
         })
         .await?;
     if wanted {
         return Ok(());
     }
+    // Whether it is gone can be asked at any time, so a lost answer leaves nothing unknown.
     cx.step("release")
+        .observable()
         .run(async |_| {
             world.registry().backend(&args.backend)?.release(&args.guest, &release::Quiet).await.map(drop)
         })

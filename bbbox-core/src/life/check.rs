@@ -68,10 +68,9 @@ async fn check(cx: Context, world: Arc<World>, args: Check) -> Result<(), Halt> 
                 let (Some(record), Some(seen)) = (records::get(tx, id)?, seen) else { return Ok(None) };
                 let Some((state, event, words)) = verdict(&record, &seen) else { return Ok(None) };
                 records::change(tx, id, |r| {
-                    r.state = state;
-                    r.resize_to = None;
-                    r.trouble =
-                        (state == BoxState::Gone || event == "stopped-by-itself").then(|| words.clone());
+                    r.settle(state);
+                    r.stopped_by = seen.cause.filter(|_| event == "stopped-by-itself");
+                    r.trouble = matches!(event, "gone" | "stopped-by-itself").then(|| words.clone());
                 })?;
                 Ok(Some((event.to_owned(), words)))
             },

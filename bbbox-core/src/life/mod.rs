@@ -26,8 +26,8 @@ pub(crate) use check::begin as begin_check;
 pub(crate) use forget::begin as begin_forget;
 pub(crate) use image::begin as begin_image_build;
 pub(crate) use power::{begin_start, begin_stop};
-pub(crate) use release::begin as begin_release;
-pub(crate) use rename::{Rename, begin as begin_rename};
+pub(crate) use release::{If, begin as begin_release};
+pub(crate) use rename::{Change, Rename, begin as begin_rename};
 pub(crate) use resize::{Resize, begin as begin_resize};
 
 use crate::{
@@ -62,8 +62,12 @@ pub(crate) fn journal(store: Arc<Store>, env: Arc<dyn Env>, world: &Arc<World>) 
 }
 
 /// What an operation's end means for its box: written in the transaction that ends it.
+///
+/// One that never got its turn changed nothing of the record, which is another operation's just now; only the name
+/// that a rename had taken, and the record that an acquire began with, go with it.
 fn on_end(world: &World, tx: &Connection, ended: &Ended) -> Result<()> {
     match ended.kind.as_str() {
+        kind if !ended.ran && ![acquire::KIND, rename::KIND].contains(&kind) => Ok(()),
         acquire::KIND => acquire::ended(world, tx, ended),
         release::KIND => release::ended(world, tx, ended),
         power::START | power::STOP => power::ended(world, tx, ended),

@@ -7,13 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{Asked, Opening, ready};
 use crate::{
-    capacity::{Holding, HostRoom},
+    capacity::Holding,
     error::{Effect, Error, ErrorKind, Result},
     guest::Power,
     id::{BoxId, OperationId},
     journal::{Context, Ended, Halt, Journal, JournalBuilder},
-    record::{BoxRecord, BoxState},
-    records,
+    record::{BoxRecord, BoxState, Unanswered},
+    records, registry,
+    sweep::{self, may_start_again},
     world::World,
 };
 
@@ -22,19 +23,18 @@ pub(super) const STOP: &str = "stop";
 
 /// How long a started box may take until its commands answer.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// Where an error says that the guest was looked for and is not there.
+const GONE: &str = "guest";
 
 /// What a start or a stop is given.
 #[derive(Debug, Serialize, Deserialize)]
-struct Turn {
+struct Switching {
     #[serde(rename = "box")]
     box_id: BoxId,
     by: String,
-    /// Whether bb-box starts it because it stopped by itself.
-    #[serde(default)]
-    again: bool,
 }
 
-/// Begins to start `box_id`. `again`: because it had stopped by itself.
+/// Begins to start `box_id`. `again`: only if it had stopped by itself and may be started for that.
 pub(crate) fn begin_start(
     journal: &Journal,
     world: &World,
@@ -43,17 +43,17 @@ pub(crate) fn begin_start(
     again: bool,
 ) -> Result<OperationId> {
     can_switch(world, box_id)?;
-    let args = Turn { box_id: box_id.clone(), by: asked.by.clone(), again };
+    let args = Switching { box_id: box_id.clone(), by: asked.by.clone() };
     let now = world.env.now();
-    let opening = Opening::new(START, box_id, asked, &args);
-    let id = super::begin(journal, opening, |tx, _| {
-        let record = super::record_in(tx, box_id)?;
-        match record.state {
-            BoxState::Gone => return Err(gone(&record)),
-            BoxState::Releasing => return Err(releasing(&record)),
-            _ => {}
-        }
+    let id = super::begin(journal, Opening::new(START, box_id, asked, &args), |tx, _| {
+        let record = open_to_switching(tx, box_id)?;
         if again {
+            if !may_start_again(&record, now) {
+                return Err(Error::refused(format!(
+                    "box {} is not started again by itself now",
+                    record.name
+                )));
+            }
             records::change(tx, box_id, |r| r.started_again = Some(now))?;
         }
         Ok(())
@@ -70,18 +70,24 @@ pub(crate) fn begin_stop(
     asked: &Asked,
 ) -> Result<OperationId> {
     can_switch(world, box_id)?;
-    let args = Turn { box_id: box_id.clone(), by: asked.by.clone(), again: false };
-    let opening = Opening::new(STOP, box_id, asked, &args);
-    let id = super::begin(journal, opening, |tx, _| {
-        let record = super::record_in(tx, box_id)?;
-        match record.state {
-            BoxState::Gone => Err(gone(&record)),
-            BoxState::Releasing => Err(releasing(&record)),
-            _ => Ok(()),
-        }
+    let args = Switching { box_id: box_id.clone(), by: asked.by.clone() };
+    let id = super::begin(journal, Opening::new(STOP, box_id, asked, &args), |tx, _| {
+        open_to_switching(tx, box_id).map(drop)
     })?;
     world.note(box_id, "stop-asked", &asked.by, "");
     Ok(id)
+}
+
+fn open_to_switching(tx: &Connection, box_id: &BoxId) -> Result<BoxRecord> {
+    let record = super::record_in(tx, box_id)?;
+    match record.state {
+        BoxState::Gone => Err(gone(&record)),
+        BoxState::Releasing => {
+            Err(Error::new(ErrorKind::Busy, format!("box {} is being released", record.name))
+                .fix("acquire another box"))
+        }
+        _ => Ok(record),
+    }
 }
 
 /// Refuses at once where the provider can never do it.
@@ -100,10 +106,6 @@ fn gone(record: &BoxRecord) -> Error {
         .fix(format!("release the box: `bbbox release {}`", record.name))
 }
 
-fn releasing(record: &BoxRecord) -> Error {
-    Error::new(ErrorKind::Busy, format!("box {} is being released", record.name)).fix("acquire another box")
-}
-
 pub(super) fn register(builder: JournalBuilder, world: &Arc<World>) -> JournalBuilder {
     let (starting, stopping) = (Arc::clone(world), Arc::clone(world));
     builder.operation(START, 1, move |cx, args| start(cx, Arc::clone(&starting), args)).operation(
@@ -113,7 +115,7 @@ pub(super) fn register(builder: JournalBuilder, world: &Arc<World>) -> JournalBu
     )
 }
 
-async fn start(cx: Context, world: Arc<World>, args: Turn) -> Result<(), Halt> {
+async fn start(cx: Context, world: Arc<World>, args: Switching) -> Result<(), Halt> {
     let id = &args.box_id;
     // A stopped box has no memory of its own: it takes room again in the transaction that finds it.
     cx.decide(
@@ -124,23 +126,8 @@ async fn start(cx: Context, world: Arc<World>, args: Turn) -> Result<(), Halt> {
         },
         |tx, capacity| {
             let record = super::record_in(tx, id)?;
-            let Some(backend) = &record.backend else { return Err(crate::world::no_such_box(id.as_str())) };
-            let held = records::holdings(tx, backend)?;
-            if let Some(room) = capacity.hosts.iter().find(|r| r.host == record.host) {
-                let here = held.iter().filter(|(_, host, _)| *host == room.host).map(|(id, _, h)| (id, *h));
-                let ask = Holding { size: record.size, running: true };
-                // A host that takes no new box still starts those it has.
-                let open = HostRoom { closed: None, ..room.clone() };
-                open.fits(id, ask, here).map_err(|full| {
-                    Error::new(
-                        ErrorKind::NoCapacity,
-                        format!("there is no room to start box {}", record.name),
-                    )
-                    .because_of(full)
-                    .fix("stop or release another box first")
-                })?;
-            }
-            records::change(tx, id, |r| r.state = BoxState::Starting).map(drop)
+            registry::room_to_grow(tx, &record, &capacity, Holding { size: record.size, running: true })?;
+            records::change(tx, id, |r| r.turn(BoxState::Starting)).map(drop)
         },
     )
     .await?;
@@ -148,19 +135,19 @@ async fn start(cx: Context, world: Arc<World>, args: Turn) -> Result<(), Halt> {
         .observable()
         .record(|tx, ()| {
             records::change(tx, id, |r| {
-                r.state = BoxState::Ready;
+                r.settle(BoxState::Ready);
+                r.stopped_by = None;
                 r.trouble = Some("it was started, and its commands do not answer yet".to_owned());
             })
             .map(drop)
         })
-        .run(async |_| turn(&world, id, Power::Running).await)
+        .run(async |_| switch(&world, id, Power::Running).await)
         .await?;
     cx.look("ready")
         .run(async |at| ready::wait(&world, id, &at, world.env.now() + START_TIMEOUT).await)
         .await?;
-    cx.write("publish", |tx| {
+    cx.write("answers", |tx| {
         records::change(tx, id, |r| {
-            r.state = BoxState::Ready;
             r.trouble = None;
             r.unanswered = None;
         })
@@ -171,26 +158,29 @@ async fn start(cx: Context, world: Arc<World>, args: Turn) -> Result<(), Halt> {
     Ok(())
 }
 
-async fn stop(cx: Context, world: Arc<World>, args: Turn) -> Result<(), Halt> {
+async fn stop(cx: Context, world: Arc<World>, args: Switching) -> Result<(), Halt> {
     let id = &args.box_id;
-    cx.write("stopping", |tx| records::change(tx, id, |r| r.state = BoxState::Stopping).map(drop)).await?;
+    cx.write("stopping", |tx| records::change(tx, id, |r| r.turn(BoxState::Stopping)).map(drop)).await?;
     world.runners.close(id);
-    cx.step("stop").observable().run(async |_| turn(&world, id, Power::Stopped).await).await?;
-    cx.write("publish", |tx| {
-        records::change(tx, id, |r| {
-            r.state = BoxState::Stopped;
-            r.trouble = None;
-            r.unanswered = None;
+    cx.step("stop")
+        .observable()
+        .record(|tx, ()| {
+            records::change(tx, id, |r| {
+                r.settle(BoxState::Stopped);
+                r.stopped_by = None;
+                r.trouble = None;
+                r.unanswered = None;
+            })
+            .map(drop)
         })
-        .map(drop)
-    })
-    .await?;
+        .run(async |_| switch(&world, id, Power::Stopped).await)
+        .await?;
     world.note(id, "stopped", &args.by, "");
     Ok(())
 }
 
-/// Turns the guest on or off. When the answer is lost, the guest itself is asked how it is.
-async fn turn(world: &World, id: &BoxId, to: Power) -> Result<()> {
+/// Turns the guest on or off. When the answer is lost, or says that the guest is gone, the guest itself is asked.
+async fn switch(world: &World, id: &BoxId, to: Power) -> Result<()> {
     let record = world.record(id)?;
     let backend = world.backend_of(&record)?;
     let (Some(switch), Some(guest)) = (backend.switch(), &record.guest) else {
@@ -201,37 +191,35 @@ async fn turn(world: &World, id: &BoxId, to: Power) -> Result<()> {
     };
     let asked = if to == Power::Running { switch.start(guest).await } else { switch.stop(guest).await };
     let Err(error) = asked else { return Ok(()) };
-    if error.effect_of() == Effect::None {
+    if error.effect_of() == Effect::None && error.kind() != ErrorKind::Gone {
         return Err(error);
     }
     match backend.power(guest).await {
         Ok(Some(power)) if power == to => Ok(()),
         Ok(Some(Power::Unknown)) | Err(_) => Err(error),
         Ok(Some(_)) => Err(error.effect(Effect::None)),
-        Ok(None) => Err(gone(&record)),
+        Ok(None) => Err(gone(&record).at(GONE, "not there")),
     }
 }
 
-/// A turn that did not come to its end leaves the box as it was, as far as is known; the sweep looks again.
+/// A turn that did not come to its end gives the box its state back; the sweep looks again.
 pub(super) fn ended(world: &World, tx: &Connection, ended: &Ended) -> Result<()> {
-    let args: Turn = super::args(ended)?;
+    let args: Switching = super::args(ended)?;
     let Some(error) = &ended.error else { return Ok(()) };
-    let words = super::trouble(ended).unwrap_or_default();
+    let words = super::trouble(ended);
+    let now = world.env.now();
     records::change(tx, &args.box_id, |r| {
-        r.state = match r.state {
-            _ if error.kind() == ErrorKind::Gone => BoxState::Gone,
-            BoxState::Starting => BoxState::Stopped,
-            BoxState::Stopping => BoxState::Ready,
-            other => other,
-        };
-        r.trouble = Some(words.clone()).filter(|w| !w.is_empty());
+        r.turn_back();
+        if error.context().iter().any(|(name, _)| name == GONE) {
+            r.settle(BoxState::Gone);
+        } else if ended.kind == START && r.state == BoxState::Ready && words.is_some() {
+            // It runs and does not answer: it is asked again by itself.
+            let words = words.clone().unwrap_or_default();
+            r.unanswered = Some(Unanswered { since: now, tries: 0, next: now + sweep::probe_due(0), words });
+        }
+        r.trouble.clone_from(&words);
     })?;
     let event = if ended.kind == START { "start-failed" } else { "stop-failed" };
-    world.note(
-        &args.box_id,
-        event,
-        "by bb-box",
-        if words.is_empty() { "taken back".to_owned() } else { words },
-    );
+    world.note(&args.box_id, event, "by bb-box", words.unwrap_or_else(|| "taken back".to_owned()));
     Ok(())
 }

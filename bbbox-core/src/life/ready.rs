@@ -8,7 +8,7 @@ use crate::{
     error::{Effect, Error, ErrorKind, Result},
     id::BoxId,
     journal::Attempt,
-    record::Timing,
+    record::{BoxState, Timing},
     records,
     world::World,
 };
@@ -23,24 +23,34 @@ pub(super) async fn wait(world: &Arc<World>, box_id: &BoxId, at: &Attempt, by: T
     at.progress("waiting until its commands answer", None);
     let began = world.env.now();
     let record = world.record(box_id)?;
+    let cancel = at.cancel_token();
+    let mut words = "nothing was heard from it".to_owned();
     loop {
-        if at.cancel_token().is_cancelled() {
-            return Err(Error::cancelled(format!("box {box_id} was not waited for any longer")));
-        }
-        let words = match world.answers(&record).await {
+        let left = Duration::try_from(by.duration_since(world.env.now())).unwrap_or_default();
+        // An attempt that hangs is given up: it only looks.
+        let answer = tokio::select! {
+            biased;
+            () = cancel.cancelled() => {
+                return Err(Error::cancelled(format!("box {box_id} was not waited for any longer")));
+            }
+            answer = world.answers(&record) => answer,
+            () = world.env.sleep(left) => {
+                return Err(too_slow(world, box_id, &format!("its commands did not answer ({words})")));
+            }
+        };
+        match answer {
             Ok(()) => break,
             Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Refused) => {
-                error.chain()
+                words = error.chain()
             }
             Err(error) => return Err(error),
-        };
-        if world.env.now() >= by {
-            return Err(too_slow(world, box_id, &format!("its commands did not answer ({words})")));
         }
         world.env.sleep(Duration::from_millis(100)).await;
     }
-    let took = Duration::try_from(world.env.now().duration_since(began)).unwrap_or_default();
-    note_timing(world, box_id, "answer", took);
+    if record.state == BoxState::Starting || record.state == BoxState::Acquiring {
+        let took = Duration::try_from(world.env.now().duration_since(began)).unwrap_or_default();
+        note_timing(world, box_id, "answer", took);
+    }
     Ok(())
 }
 

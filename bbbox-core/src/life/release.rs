@@ -9,15 +9,39 @@ use serde::{Deserialize, Serialize};
 use super::{Asked, Opening};
 use crate::{
     backend::ReleaseHooks,
-    error::Result,
-    id::{BoxId, OperationId},
+    error::{Error, Result},
+    id::{BoxId, OperationId, ThreadId},
     journal::{Attempt, Context, Ended, Halt, Journal, JournalBuilder, State},
-    record::BoxState,
+    record::{BoxRecord, BoxState},
     records,
     world::World,
 };
 
 pub(super) const KIND: &str = "release";
+
+/// Under which condition a box is released.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum If {
+    /// Whatever it is: somebody asked for it.
+    Always,
+    /// An earlier release was not finished.
+    Releasing,
+    /// It is still this thread's, and the thread was found ended.
+    ThreadEnded(ThreadId),
+}
+
+impl If {
+    fn holds(&self, record: &BoxRecord) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Releasing => record.state == BoxState::Releasing,
+            Self::ThreadEnded(thread) => {
+                record.thread.as_ref() == Some(thread) && record.thread_ended.is_some()
+            }
+        }
+    }
+}
 
 /// What a release is given.
 #[derive(Debug, Serialize, Deserialize)]
@@ -25,19 +49,35 @@ struct Release {
     #[serde(rename = "box")]
     box_id: BoxId,
     by: String,
+    only: If,
 }
 
-/// Begins to release `box_id`, whatever state it is in. Whatever is under way on it is cancelled first.
-pub(crate) fn begin(journal: &Journal, world: &World, box_id: &BoxId, asked: &Asked) -> Result<OperationId> {
+/// Begins to release `box_id`. Whatever is under way on it is cancelled first, when somebody asked for the release.
+pub(crate) fn begin(
+    journal: &Journal,
+    world: &World,
+    box_id: &BoxId,
+    asked: &Asked,
+    only: If,
+) -> Result<OperationId> {
     for operation in journal.live(box_id)? {
-        if operation.kind == KIND && operation.state != State::Unknown {
+        let stuck = matches!(operation.state, State::Unknown | State::Suspended);
+        if operation.kind == KIND && !stuck {
             return Ok(operation.id);
         }
-        journal.cancel(&operation.id)?;
+        if only == If::Always || stuck {
+            journal.cancel(&operation.id)?;
+        }
     }
-    let args = Release { box_id: box_id.clone(), by: asked.by.clone() };
+    let args = Release { box_id: box_id.clone(), by: asked.by.clone(), only };
     let opening = Opening::new(KIND, box_id, asked, &args).over_unknown();
-    let id = super::begin(journal, opening, |tx, _| super::record_in(tx, box_id).map(drop))?;
+    let id = super::begin(journal, opening, |tx, _| {
+        let record = super::record_in(tx, box_id)?;
+        if args.only.holds(&record) {
+            return Ok(());
+        }
+        Err(Error::refused(format!("box {} is not to be released any more", record.name)))
+    })?;
     world.note(box_id, "release-asked", &asked.by, "");
     Ok(id)
 }
@@ -48,41 +88,54 @@ pub(super) fn register(builder: JournalBuilder, world: &Arc<World>) -> JournalBu
 }
 
 async fn release(cx: Context, world: Arc<World>, args: Release) -> Result<(), Halt> {
-    // An acquire that was cancelled for this has taken its record with it.
-    let there = cx
+    let id = &args.box_id;
+    // An acquire that was cancelled for this has taken its record with it; and what was true when this was asked
+    // for may be so no longer.
+    let found = cx
         .write("releasing", |tx| {
-            records::change(tx, &args.box_id, |r| r.state = BoxState::Releasing).map(|r| r.is_some())
+            let Some(record) = records::get(tx, id)?.filter(|record| args.only.holds(record)) else {
+                return Ok(None);
+            };
+            records::change(tx, id, |r| r.turn(BoxState::Releasing))?;
+            Ok(Some(record.state))
         })
         .await?;
-    if !there {
-        return Ok(());
-    }
-    world.runners.close(&args.box_id);
+    let Some(was) = found else { return Ok(()) };
+    world.runners.close(id);
     cx.progress("deleting its guest", None);
-    cx.step("release").run(async |at| give_back(&world, &args.box_id, at).await).await?;
-    cx.write("forget", |tx| records::delete(tx, &args.box_id)).await?;
-    world.note(&args.box_id, "released", &args.by, "");
+    let again = was == BoxState::Releasing;
+    cx.step("release").run(async |at| give_back(&world, id, at, again).await).await?;
+    cx.write("forget", |tx| records::delete(tx, id)).await?;
+    world.note(id, "released", &args.by, "");
     Ok(())
 }
 
-async fn give_back(world: &World, box_id: &BoxId, at: Attempt) -> Result<()> {
+/// `again`: an earlier release may have done it. Then the guest is asked for first, and is not deleted twice.
+async fn give_back(world: &World, box_id: &BoxId, at: Attempt, again: bool) -> Result<()> {
     let record = world.record(box_id)?;
     // Without a claim nothing was made: a claim comes first.
     let Some(guest) = &record.guest else { return Ok(()) };
     let backend = world.backend_of(&record)?;
-    // An earlier run may have done it: then the guest is not deleted a second time.
-    if at.tries > 0 && backend.power(guest).await?.is_none() {
+    if (again || at.tries > 0) && backend.power(guest).await?.is_none() {
         return Ok(());
     }
     backend.release(guest, &Watched(at)).await.map(drop)
 }
 
-/// A release that fails keeps the record, with the backend's words; the sweep tries again.
+/// A release that fails keeps the record, with the backend's words, and the sweep tries again. One that was taken
+/// back in time leaves the box as it was.
 pub(super) fn ended(world: &World, tx: &Connection, ended: &Ended) -> Result<()> {
     let args: Release = super::args(ended)?;
-    if let Some(why) = super::trouble(ended) {
-        records::change(tx, &args.box_id, |r| r.trouble = Some(why.clone()))?;
-        world.note(&args.box_id, "release-failed", "by bb-box", why);
+    match (ended.state, super::trouble(ended)) {
+        (State::Cancelled, _) => {
+            records::change(tx, &args.box_id, BoxRecord::turn_back)?;
+            world.note(&args.box_id, "release-failed", "by bb-box", "taken back");
+        }
+        (_, Some(why)) => {
+            records::change(tx, &args.box_id, |r| r.trouble = Some(why.clone()))?;
+            world.note(&args.box_id, "release-failed", "by bb-box", why);
+        }
+        _ => {}
     }
     Ok(())
 }

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Asked, Opening};
 use crate::{
-    capacity::{Holding, HostRoom},
-    error::{Error, ErrorKind, Result},
+    capacity::Holding,
+    error::{Effect, Error, ErrorKind, Result},
     guest::Guest,
     id::{BoxId, OperationId},
     journal::{Context, Ended, Halt, Journal, JournalBuilder},
-    record::BoxState,
-    records,
+    record::{BoxRecord, BoxState},
+    records, registry,
     size::Size,
     world::World,
 };
@@ -38,8 +38,7 @@ pub(crate) fn begin(journal: &Journal, world: &World, resize: &Resize, asked: &A
             .fix("acquire another box of the size you need"));
     };
     if able.needs_stop() && record.state != BoxState::Stopped {
-        return Err(Error::refused(format!("box {} must be stopped to be resized", record.name))
-            .fix(format!("stop it first: `bbbox stop {}`", record.name)));
+        return Err(must_stop(&record));
     }
     let opening = Opening::new(KIND, &resize.box_id, asked, resize);
     let id = super::begin(journal, opening, |tx, _| match super::record_in(tx, &resize.box_id)?.state {
@@ -62,32 +61,21 @@ async fn resize(cx: Context, world: Arc<World>, args: Resize) -> Result<(), Halt
         "room",
         async |_| {
             let record = world.record(id)?;
-            world.backend_of(&record)?.capacity(&record.kind, &world.install()).await
+            let backend = world.backend_of(&record)?;
+            let needs_stop = backend.resize().is_some_and(crate::backend::Resize::needs_stop);
+            Ok((needs_stop, backend.capacity(&record.kind, &world.install()).await?))
         },
-        |tx, capacity| {
+        |tx, (needs_stop, capacity)| {
             let record = super::record_in(tx, id)?;
             let running = record.state != BoxState::Stopped;
-            let held = match &record.backend {
-                Some(backend) => records::holdings(tx, backend)?,
-                None => Vec::new(),
-            };
-            if let Some(room) = capacity.hosts.into_iter().find(|r| r.host == record.host) {
-                let here = held.iter().filter(|(_, host, _)| *host == room.host).map(|(id, _, h)| (id, *h));
-                let open = HostRoom { closed: None, ..room.clone() };
-                open.fits(id, Holding { size: args.size, running }, here).map_err(|full| {
-                    Error::new(
-                        ErrorKind::NoCapacity,
-                        format!("there is no room for box {} at {}", record.name, args.size),
-                    )
-                    .because_of(full)
-                    .fix("ask for less, or stop or release another box first")
-                })?;
+            if needs_stop && running {
+                return Err(must_stop(&record));
             }
+            registry::room_to_grow(tx, &record, &capacity, Holding { size: args.size, running })?;
             records::change(tx, id, |r| r.resize_to = Some(args.size)).map(drop)
         },
     )
     .await?;
-    // Asked for again, a size is a size: what an answer that was lost did is done again.
     cx.step("resize")
         .observable()
         .record(|tx, guest: &Guest| {
@@ -98,28 +86,46 @@ async fn resize(cx: Context, world: Arc<World>, args: Resize) -> Result<(), Halt
             })
             .map(drop)
         })
-        .run(async |_| {
-            let record = world.record(id)?;
-            let backend = world.backend_of(&record)?;
-            match (backend.resize(), &record.guest) {
-                (Some(able), Some(guest)) => able.resize(guest, &args.size).await,
-                _ => Err(Error::failed(format!("box {} has no guest that could be resized", record.name))),
-            }
-        })
+        .run(async |_| give(&world, &args).await)
         .await?;
     world.note(id, "resized", &args.by, args.size.to_string());
     Ok(())
 }
 
-/// A resize that failed leaves the box at its old size, as far as is known.
+/// Gives the guest its size. When the answer is lost, the backend is asked at which size it counts the box.
+async fn give(world: &World, args: &Resize) -> Result<Guest> {
+    let record = world.record(&args.box_id)?;
+    let backend = world.backend_of(&record)?;
+    let (Some(able), Some(guest)) = (backend.resize(), &record.guest) else {
+        return Err(Error::failed(format!("box {} has no guest that could be resized", record.name)));
+    };
+    let error = match able.resize(guest, &args.size).await {
+        Ok(guest) => return Ok(guest),
+        Err(error) if error.effect_of() == Effect::None => return Err(error),
+        Err(error) => error,
+    };
+    let Ok(capacity) = backend.capacity(&record.kind, &world.install()).await else { return Err(error) };
+    match capacity.hosts.iter().find_map(|host| host.counted.get(&record.id)) {
+        Some(counted) if counted.size == args.size => Ok(Guest { size: args.size, ..guest.clone() }),
+        Some(_) => Err(error.effect(Effect::None)),
+        None => Err(error),
+    }
+}
+
+fn must_stop(record: &BoxRecord) -> Error {
+    Error::refused(format!("box {} must be stopped to be resized", record.name))
+        .fix(format!("stop it first: `bbbox stop {}`", record.name))
+}
+
+/// A resize that failed leaves the box at its old size; where that is not known, it keeps taking the larger one.
 pub(super) fn ended(world: &World, tx: &Connection, ended: &Ended) -> Result<()> {
     let args: Resize = super::args(ended)?;
-    if ended.error.is_none() {
-        return Ok(());
-    }
+    let Some(error) = &ended.error else { return Ok(()) };
     let words = super::trouble(ended);
     records::change(tx, &args.box_id, |r| {
-        r.resize_to = None;
+        if error.effect_of() == Effect::None {
+            r.resize_to = None;
+        }
         r.trouble.clone_from(&words);
     })?;
     world.note(&args.box_id, "resize-failed", "by bb-box", words.unwrap_or_else(|| "taken back".to_owned()));

@@ -1,16 +1,16 @@
 //! A transport to this machine, for tests: each box is a home directory.
 
 use std::{
+    pin::Pin,
     process::Stdio,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
+    task::{Context, Poll},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use tempfile::TempDir;
+use tokio::{io::AsyncWrite, process::ChildStdin};
 
 use super::{Runners, Session};
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     id::BoxId,
     kind::Shell,
     route::Route,
-    transport::{Archive, Closing, Exit, Process, Source, Transport, TransportTraits},
+    transport::{Archive, Exit, Process, Source, Transport, TransportTraits},
 };
 
 /// The shells that every promise is tested in.
@@ -30,14 +30,13 @@ pub(crate) struct Local {
     shell: Vec<String>,
     path: Option<String>,
     archive: Option<Archiver>,
-    gone: AtomicBool,
 }
 
 /// Another way for files, as a provider may have: `elsewhere` gets what it unpacks when commands do not see it.
 struct Archiver {
     home: std::path::PathBuf,
     elsewhere: Option<TempDir>,
-    damages: AtomicBool,
+    damages: std::sync::atomic::AtomicBool,
 }
 
 #[async_trait]
@@ -54,7 +53,7 @@ impl Archive for Archiver {
         let sent = tokio::io::copy(&mut tar, &mut stdin).await;
         drop(stdin);
         let unpacked = child.wait().await.unwrap().success() && sent.is_ok();
-        if self.damages.load(Ordering::Relaxed) {
+        if self.damages.load(std::sync::atomic::Ordering::Relaxed) {
             let script = "find d -type f -exec sh -c 'printf x >>\"$1\"' x {} \\;";
             std::process::Command::new("sh").args(["-c", script]).current_dir(damage).status().unwrap();
         }
@@ -74,28 +73,19 @@ impl Archive for Archiver {
 impl Local {
     pub(crate) fn new(shell: &[&str]) -> Arc<Self> {
         let shell = shell.iter().map(ToString::to_string).collect();
-        Arc::new(Self {
-            home: tempfile::tempdir().unwrap(),
-            shell,
-            path: None,
-            archive: None,
-            gone: AtomicBool::new(false),
-        })
+        Arc::new(Self { home: tempfile::tempdir().unwrap(), shell, path: None, archive: None })
     }
 
     /// One with another way for files, which commands see or do not.
     pub(crate) fn with_archive(shell: &[&str], seen: bool) -> Arc<Self> {
         let home = tempfile::tempdir().unwrap();
         let elsewhere = (!seen).then(|| tempfile::tempdir().unwrap());
-        let archive =
-            Some(Archiver { home: home.path().to_owned(), elsewhere, damages: AtomicBool::new(false) });
-        Arc::new(Self {
-            home,
-            shell: shell.iter().map(ToString::to_string).collect(),
-            path: None,
-            archive,
-            gone: AtomicBool::new(false),
-        })
+        let archive = Some(Archiver {
+            home: home.path().to_owned(),
+            elsewhere,
+            damages: std::sync::atomic::AtomicBool::new(false),
+        });
+        Arc::new(Self { home, shell: shell.iter().map(ToString::to_string).collect(), path: None, archive })
     }
 
     /// One whose PATH begins with a directory in which `name` always fails.
@@ -106,7 +96,6 @@ impl Local {
             shell: shell.iter().map(ToString::to_string).collect(),
             path: None,
             archive: None,
-            gone: AtomicBool::new(false),
         };
         let bin = local.home.path().join("bin");
         std::fs::create_dir(&bin).unwrap();
@@ -116,15 +105,10 @@ impl Local {
         Arc::new(local)
     }
 
-    /// From now on nothing can be started any more.
-    pub(crate) fn vanish(&self) {
-        self.gone.store(true, Ordering::Relaxed);
-    }
-
     /// Has every file that goes the other way arrive with a byte too many.
     pub(crate) fn damage(&self) {
         let archive = self.archive.as_ref().unwrap();
-        archive.damages.store(true, Ordering::Relaxed);
+        archive.damages.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
     pub(crate) fn session(self: &Arc<Self>) -> Session {
@@ -144,9 +128,6 @@ impl Transport for Local {
     }
 
     async fn spawn(&self, argv: &[String]) -> Result<Process> {
-        if self.gone.load(Ordering::Relaxed) {
-            return Err(Error::unavailable("the box does not answer"));
-        }
         // `/bin/sh` is the box's own shell.
         let (program, args): (&String, Vec<&String>) = if argv[0] == "/bin/sh" {
             (&self.shell[0], self.shell[1..].iter().chain(&argv[1..]).collect())
@@ -163,7 +144,7 @@ impl Transport for Local {
             command.spawn().map_err(|error| Error::unavailable("could not start").because(error))?;
         let pid = child.id().unwrap();
         Ok(Process {
-            stdin: Box::new(Closing::new(child.stdin.take().unwrap())),
+            stdin: Box::new(Closing(child.stdin.take())),
             stdout: Box::new(child.stdout.take().unwrap()),
             stderr: Box::new(child.stderr.take().unwrap()),
             exit: Box::pin(async move {
@@ -191,6 +172,31 @@ impl Transport for Local {
 
     async fn route(&self, port: u16) -> Result<Route> {
         Ok(Route::Tcp { host: "127.0.0.1".into(), port })
+    }
+}
+
+/// A pipe that closes at shutdown, which tokio's own does only when it is dropped.
+struct Closing(Option<ChildStdin>);
+
+impl AsyncWrite for Closing {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        match &mut self.0 {
+            Some(pipe) => Pin::new(pipe).poll_write(cx, bytes),
+            None => Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        self.0 = None;
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -16,16 +16,19 @@ use std::{
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use probe::due as probe_due;
+pub(crate) use plan::may_start_again;
+pub(crate) use probe::{due as probe_due, keep_asking};
 
 use crate::{
     embed::ThreadState,
     error::{Error, Result},
-    id::{BackendId, BoxId, ThreadId},
+    guest::Power,
+    id::{BoxId, OperationId, ThreadId},
     journal::{Journal, State},
     life::{self, Asked},
     record::{BoxRecord, BoxState},
     records,
+    registry::within,
     world::World,
 };
 use plan::{Action, Inventory};
@@ -33,8 +36,12 @@ use plan::{Action, Inventory};
 /// How often a sweep runs by itself.
 pub const EVERY: Duration = Duration::from_secs(180);
 
-/// How many guests are asked for their power at a time.
+/// How many guests are asked, and how many operations waited for, at a time.
 const AT_A_TIME: usize = 8;
+/// How long one answer of a backend or of the embedder is waited for.
+const ANSWER: Duration = Duration::from_secs(30);
+/// How long one operation is waited for. It goes on when this is over, and the sweep does too.
+const OPERATION: Duration = Duration::from_secs(300);
 
 /// What one sweep did.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -43,6 +50,19 @@ pub struct Report {
     pub done: Vec<String>,
     /// What it could not do or could not see, and why, a line each.
     pub troubles: Vec<String>,
+}
+
+impl Report {
+    /// The report, or the failure of a sweep that could not see or do everything.
+    ///
+    /// # Errors
+    /// `Failed` with each trouble's words.
+    pub fn into_result(self) -> Result<Self> {
+        if self.troubles.is_empty() {
+            return Ok(self);
+        }
+        Err(Error::failed("the sweep could not see or do everything").because_of(self.troubles.join("; ")))
+    }
 }
 
 /// Runs one sweep and waits for what it began.
@@ -61,7 +81,7 @@ pub(crate) async fn run(world: &Arc<World>, journal: &Arc<Journal>) -> Result<Re
     }
     for entry in world.registry().entries() {
         if let Some(upkeep) = entry.backend.upkeep()
-            && let Err(error) = upkeep.maintain(&world.install()).await
+            && let Err(error) = within(&*world.env, OPERATION, upkeep.maintain(&world.install())).await
         {
             report.troubles.push(format!("upkeep of {}: {}", entry.backend.id(), error.chain()));
         }
@@ -75,20 +95,38 @@ pub(crate) async fn run(world: &Arc<World>, journal: &Arc<Journal>) -> Result<Re
 /// Looks at everything, without effect.
 async fn survey(world: &Arc<World>, journal: &Arc<Journal>, report: &mut Report) -> Result<Inventory> {
     let install = world.install();
-    let mut held = BTreeMap::new();
-    let mut offers = BTreeMap::new();
-    for entry in world.registry().entries() {
-        let id = entry.backend.id().clone();
-        match entry.backend.held(&install).await {
-            Ok(list) => {
-                held.insert(id.clone(), list);
-            }
+    let registry = world.registry();
+    for (id, error) in registry.broken() {
+        report.troubles.push(format!("backend {id}: {}", error.chain()));
+    }
+    let (mut held, mut offers) = (BTreeMap::new(), BTreeMap::new());
+    let listings = stream::iter(registry.entries().cloned()).map(|entry| {
+        let install = install.clone();
+        async move {
+            let listing = within(&*world.env, ANSWER, entry.backend.held(&install)).await;
+            (entry.backend.id().clone(), listing, within(&*world.env, ANSWER, entry.backend.offers()).await)
+        }
+    });
+    for (id, listing, offered) in listings.buffer_unordered(AT_A_TIME).collect::<Vec<_>>().await {
+        match listing {
+            Ok(guests) => drop(held.insert(id.clone(), guests)),
             Err(error) => report.troubles.push(format!("guests of {id}: {}", error.chain())),
         }
-        offers.insert(id, entry.backend.offers().await.unwrap_or_default());
+        match offered {
+            Ok(offered) => drop(offers.insert(id, offered)),
+            Err(error) => report.troubles.push(format!("offers of {id}: {}", error.chain())),
+        }
     }
     // The records are read after the listings: a guest that was just claimed has its record by now.
     let records = world.store.read(records::all)?;
+    for record in &records {
+        if record.backend.as_ref().is_some_and(|backend| !registry.is_configured(backend)) {
+            report.troubles.push(format!(
+                "box {}: its backend is not configured; put it back, or `bbbox forget {}`",
+                record.name, record.name
+            ));
+        }
+    }
     let (mut busy, mut unknown, mut given_up) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let ids =
         records.iter().map(|r| r.id.clone()).chain(held.values().flatten().map(|h| h.owner.box_id.clone()));
@@ -100,57 +138,45 @@ async fn survey(world: &Arc<World>, journal: &Arc<Journal>, report: &mut Report)
             given_up.insert(id);
         }
     }
-    let powers = stream::iter(records.iter().filter(|r| !busy.contains(&r.id)).cloned().collect::<Vec<_>>())
-        .map(|record| async move { power_of(world, &record).await.map(|power| (record.id.clone(), power)) })
-        .buffer_unordered(AT_A_TIME)
-        .filter_map(async |seen| seen)
-        .collect::<Vec<_>>()
-        .await;
-    let mut seen = BTreeMap::new();
-    for (id, power) in powers {
+    let powers =
+        powers(world, records.iter().filter(|r| !busy.contains(&r.id)).cloned().collect(), report).await;
+    let owners = held.values().flatten().filter_map(|h| h.owner.thread.clone());
+    let threads = records.iter().filter_map(|r| r.thread.clone()).chain(owners).collect();
+    let threads = threads_of(world, threads, report).await;
+    Ok(Inventory { now: world.env.now(), records, held, offers, busy, unknown, given_up, powers, threads })
+}
+
+/// What each record's backend says about its guest now.
+async fn powers(
+    world: &Arc<World>,
+    records: Vec<BoxRecord>,
+    report: &mut Report,
+) -> BTreeMap<BoxId, Option<Power>> {
+    let asked = stream::iter(records).map(|record| async move {
+        // A record without a guest, or without a backend that is configured, has nobody to ask.
+        let (guest, backend) = (record.guest.as_ref()?, world.backend_of(&record).ok()?);
+        Some((record.id.clone(), within(&*world.env, ANSWER, backend.power(guest)).await))
+    });
+    let mut powers = BTreeMap::new();
+    for (id, power) in asked.buffer_unordered(AT_A_TIME).collect::<Vec<_>>().await.into_iter().flatten() {
         match power {
-            Ok(power) => {
-                seen.insert(id, power);
-            }
+            Ok(power) => drop(powers.insert(id, power)),
             Err(error) => report.troubles.push(format!("power of box {id}: {}", error.chain())),
         }
     }
-    let threads =
-        threads(world, &records, held.values().flatten().filter_map(|h| h.owner.thread.as_ref()), report)
-            .await;
-    Ok(Inventory {
-        now: world.env.now(),
-        records,
-        held,
-        offers,
-        busy,
-        unknown,
-        given_up,
-        powers: seen,
-        threads,
-    })
+    powers
 }
 
-/// The power of a record's guest; `None` when there is nothing to ask.
-async fn power_of(world: &World, record: &BoxRecord) -> Option<Result<Option<crate::guest::Power>>> {
-    let guest = record.guest.as_ref()?;
-    let backend = world.backend_of(record).ok()?;
-    Some(backend.power(guest).await)
-}
-
-async fn threads<'a>(
+/// How each thread stands, where the embedder says so now.
+async fn threads_of(
     world: &World,
-    records: &'a [BoxRecord],
-    more: impl Iterator<Item = &'a ThreadId>,
+    ids: BTreeSet<ThreadId>,
     report: &mut Report,
 ) -> BTreeMap<ThreadId, ThreadState> {
-    let ids: BTreeSet<&ThreadId> = records.iter().filter_map(|r| r.thread.as_ref()).chain(more).collect();
     let mut threads = BTreeMap::new();
     for id in ids {
-        match world.embedder.thread(id).await {
-            Ok(state) => {
-                threads.insert(id.clone(), state);
-            }
+        match within(&*world.env, ANSWER, world.embedder.thread(&id)).await {
+            Ok(state) => drop(threads.insert(id, state)),
             Err(error) => report.troubles.push(format!("thread {id}: {}", error.chain())),
         }
     }
@@ -161,62 +187,64 @@ async fn threads<'a>(
 async fn act(world: &Arc<World>, journal: &Arc<Journal>, action: &Action) -> Result<Vec<String>> {
     let asked = |why: &str| Asked { by: format!("by bb-box: {why}"), request: None };
     let operation = match action {
-        Action::ThreadEnded { box_id, first } => {
-            world.store.write(|tx| records::change(tx, box_id, |r| r.thread_ended = *first))?;
+        Action::ThreadEnded { box_id, thread, first } => {
+            world.store.write(|tx| {
+                records::change(tx, box_id, |r| {
+                    // What was found is about this thread, and the box may be another's by now.
+                    if r.thread.as_ref() == Some(thread) {
+                        r.thread_ended = *first;
+                    }
+                })
+            })?;
             return Ok(Vec::new());
         }
-        Action::Release { box_id, why } => life::begin_release(journal, world, box_id, &asked(why))?,
+        Action::Release { box_id, only, why } => {
+            life::begin_release(journal, world, box_id, &asked(why), only.clone())?
+        }
+        Action::StartAgain { box_id } => {
+            life::begin_start(journal, world, box_id, &asked("it stopped by itself"), true)?
+        }
         Action::Check { box_id } => {
             let operation = life::begin_check(journal, world, box_id, &asked("a sweep saw a difference"))?;
-            journal.wait(&operation).await?;
+            finish(world, journal, &operation).await?;
             return after_check(world, journal, box_id).await;
         }
         Action::Adopt(adopt) => life::begin_adopt(journal, adopt, &asked("its record was lost"))?,
         Action::Stray(stray) => life::begin_stray(journal, stray, &asked(&stray.why))?,
     };
-    journal.wait(&operation).await?;
+    finish(world, journal, &operation).await?;
     Ok(vec![action.to_string()])
 }
 
-/// Starts a box again that had stopped without choosing to, unless that was done less than ten minutes ago.
+async fn finish(world: &World, journal: &Journal, operation: &OperationId) -> Result<()> {
+    within(&*world.env, OPERATION, journal.wait(operation)).await.map(drop)
+}
+
+/// Tells a thread that its box is gone, and starts a box again that had stopped without choosing to.
 async fn after_check(world: &Arc<World>, journal: &Arc<Journal>, box_id: &BoxId) -> Result<Vec<String>> {
     let Some(record) = world.find(box_id)? else { return Ok(Vec::new()) };
     let mut done = vec![format!("box {} is {}", record.name, record.state)];
-    if record.state == BoxState::Gone {
-        if let Some(thread) = &record.thread {
-            let words = format!("your box {} is gone: its guest was deleted outside bb-box", record.name);
-            world.embedder.tell(thread, &words).await?;
-        }
-        return Ok(done);
+    if let (BoxState::Gone, Some(thread)) = (record.state, &record.thread) {
+        let words = format!("your box {} is gone: its guest was deleted outside bb-box", record.name);
+        within(&*world.env, ANSWER, world.embedder.tell(thread, &words)).await?;
     }
-    if record.state != BoxState::Stopped || record.trouble.is_none() {
-        return Ok(done);
-    }
-    let (Some(guest), Ok(backend)) = (&record.guest, world.backend_of(&record)) else { return Ok(done) };
-    let Some(switch) = backend.switch() else { return Ok(done) };
-    let cause = switch.stopped(guest).await?;
-    if plan::may_start_again(&record, cause.as_ref(), world.env.now()) {
+    if may_start_again(&record, world.env.now()) {
         let by = Asked { by: "by bb-box: it stopped by itself".to_owned(), request: None };
         let operation = life::begin_start(journal, world, box_id, &by, true)?;
-        journal.wait(&operation).await?;
+        finish(world, journal, &operation).await?;
         done.push(format!("started box {} again", record.name));
     }
     Ok(done)
 }
 
-/// Keeps sweeping and asking boxes that do not answer, until it is dropped.
+/// Keeps sweeping until it is dropped.
 pub(crate) async fn keep_up(world: Arc<World>, journal: Arc<Journal>) {
-    let mut next = world.env.now();
     loop {
-        if world.env.now() >= next {
-            match run(&world, &journal).await {
-                Ok(report) => log(&report),
-                Err(error) => tracing::warn!(error = error.chain(), "a sweep could not run"),
-            }
-            next = world.env.now() + EVERY;
+        match run(&world, &journal).await {
+            Ok(report) => log(&report),
+            Err(error) => tracing::warn!(error = error.chain(), "a sweep could not run"),
         }
-        probe::ask(&world).await;
-        world.env.sleep(Duration::from_secs(5)).await;
+        world.env.sleep(EVERY).await;
     }
 }
 
@@ -228,20 +256,3 @@ fn log(report: &Report) {
         tracing::warn!(line, "sweep");
     }
 }
-
-/// The error of a sweep that could not see everything.
-impl Report {
-    /// Fails when something could not be seen or done.
-    ///
-    /// # Errors
-    /// `Failed` with each trouble's words.
-    pub fn into_result(self) -> Result<Self> {
-        if self.troubles.is_empty() {
-            return Ok(self);
-        }
-        Err(Error::failed("the sweep could not see or do everything").because_of(self.troubles.join("; ")))
-    }
-}
-
-/// Where a listing's guests are, by backend.
-type Listings = BTreeMap<BackendId, Vec<crate::guest::Held>>;

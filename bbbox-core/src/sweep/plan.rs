@@ -8,18 +8,24 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::Listings;
 use crate::{
     backend::Offer,
     embed::ThreadState,
-    guest::{Held, Power, StopCause},
+    guest::{Held, Power},
     id::{BackendId, BoxId, ThreadId},
-    life::{Adopt, Stray},
+    life::{Adopt, If, Stray},
     record::{BoxRecord, BoxState},
 };
 
 /// Within this time after bb-box started a box again, it does not do so once more.
 const START_AGAIN_AFTER: Duration = Duration::from_secs(600);
+
+/// Two answers about a thread count as two only this far apart: a sweep that is asked for by hand may follow another at
+/// once.
+const BETWEEN_ANSWERS: Duration = Duration::from_secs(90);
+
+/// The guests of each backend that answered.
+pub(super) type Listings = BTreeMap<BackendId, Vec<Held>>;
 
 /// What a sweep saw.
 pub(super) struct Inventory {
@@ -44,9 +50,11 @@ pub(super) struct Inventory {
 #[derive(Debug)]
 pub(super) enum Action {
     /// Record when a box's thread was first found ended, or that it is not.
-    ThreadEnded { box_id: BoxId, first: Option<Timestamp> },
-    /// Release a box.
-    Release { box_id: BoxId, why: String },
+    ThreadEnded { box_id: BoxId, thread: ThreadId, first: Option<Timestamp> },
+    /// Release a box, if that is still so when its turn comes.
+    Release { box_id: BoxId, only: If, why: String },
+    /// Start a box again that stopped without choosing to.
+    StartAgain { box_id: BoxId },
     /// Look how a box's guest is and record it.
     Check { box_id: BoxId },
     /// Give a guest its record back.
@@ -59,7 +67,8 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ThreadEnded { box_id, .. } => write!(f, "noted how the thread of box {box_id} stands"),
-            Self::Release { box_id, why } => write!(f, "released box {box_id}: {why}"),
+            Self::Release { box_id, why, .. } => write!(f, "released box {box_id}: {why}"),
+            Self::StartAgain { box_id } => write!(f, "started box {box_id} again"),
             Self::Check { box_id } => write!(f, "checked box {box_id}"),
             Self::Adopt(adopt) => write!(f, "restored the record of box {}", adopt.owner.box_id),
             Self::Stray(stray) => {
@@ -89,30 +98,33 @@ pub(super) fn plan(inventory: &Inventory) -> Vec<Action> {
 
 fn about_box(inventory: &Inventory, record: &BoxRecord, actions: &mut Vec<Action>) {
     let box_id = record.id.clone();
-    let ended =
-        record.thread.as_ref().and_then(|t| inventory.threads.get(t)).map(|s| *s == ThreadState::Ended);
-    match (ended, record.thread_ended) {
-        // Two sweeps in a row: one answer may be wrong.
-        (Some(true), Some(_)) => {
-            actions.push(Action::Release { box_id, why: "its thread ended".to_owned() });
-            return;
+    if let Some(thread) = &record.thread {
+        let mark = |first| Action::ThreadEnded { box_id: box_id.clone(), thread: thread.clone(), first };
+        let ended = inventory.threads.get(thread).map(|state| *state == ThreadState::Ended);
+        match (ended, record.thread_ended) {
+            // Two sweeps in a row: one answer may be wrong.
+            (Some(true), Some(first)) if inventory.now >= first + BETWEEN_ANSWERS => {
+                let only = If::ThreadEnded(thread.clone());
+                actions.push(Action::Release { box_id, only, why: "its thread ended".to_owned() });
+                return;
+            }
+            // A clock that was set back must not keep a box for ever.
+            (Some(true), Some(first)) if first > inventory.now => actions.push(mark(Some(inventory.now))),
+            (Some(true), None) => actions.push(mark(Some(inventory.now))),
+            (Some(false), Some(_)) => actions.push(mark(None)),
+            _ => {}
         }
-        (Some(true), None) => {
-            actions.push(Action::ThreadEnded { box_id: box_id.clone(), first: Some(inventory.now) });
-        }
-        (Some(false), Some(_)) => actions.push(Action::ThreadEnded { box_id: box_id.clone(), first: None }),
-        (Some(false) | None, _) => {}
     }
+    // A backend that did not list its guests just now would only be waited for.
+    let answers = record.backend.as_ref().is_some_and(|backend| inventory.held.contains_key(backend));
     let power = inventory.powers.get(&record.id);
     match record.state {
-        BoxState::Releasing => {
-            actions.push(Action::Release { box_id, why: "its release was not finished".to_owned() });
+        BoxState::Releasing if answers || record.guest.is_none() => {
+            let why = "its release was not finished".to_owned();
+            actions.push(Action::Release { box_id, only: If::Releasing, why });
         }
-        BoxState::Gone => {}
-        // Nothing is under way on it, so whoever asked for it has gone.
-        BoxState::Requested | BoxState::Acquiring => {
-            actions.push(Action::Release { box_id, why: "its acquire was not finished".to_owned() });
-        }
+        // An acquire that is under way is the journal's.
+        BoxState::Releasing | BoxState::Gone | BoxState::Requested | BoxState::Acquiring => {}
         _ if inventory.unknown.contains(&record.id) => actions.push(Action::Check { box_id }),
         BoxState::Starting | BoxState::Stopping => actions.push(Action::Check { box_id }),
         BoxState::Ready if matches!(power, Some(None | Some(Power::Stopped))) => {
@@ -120,6 +132,9 @@ fn about_box(inventory: &Inventory, record: &BoxRecord, actions: &mut Vec<Action
         }
         BoxState::Stopped if matches!(power, Some(None | Some(Power::Running))) => {
             actions.push(Action::Check { box_id });
+        }
+        BoxState::Stopped if may_start_again(record, inventory.now) => {
+            actions.push(Action::StartAgain { box_id })
         }
         BoxState::Ready | BoxState::Stopped => {}
     }
@@ -134,12 +149,12 @@ fn about_guest(inventory: &Inventory, backend: &BackendId, held: &Held) -> Optio
         })))
     };
     if let Some(record) = inventory.records.iter().find(|r| r.id == held.owner.box_id) {
+        let is_its = record.backend.as_ref() == Some(backend)
+            && record.guest.as_ref().is_some_and(|guest| guest.reference == held.guest.reference);
         return match &record.guest {
-            Some(guest) if guest.reference == held.guest.reference => None,
-            // Its record will go with a release, or it has another guest.
-            _ if record.state == BoxState::Releasing && record.guest.is_none() => {
-                stray("its box is being released")
-            }
+            _ if is_its => None,
+            // Its own release finds it by its box, whatever it is called.
+            _ if record.state == BoxState::Releasing && record.backend.as_ref() == Some(backend) => None,
             Some(_) if record.state == BoxState::Gone => {
                 stray("its box's guest was deleted, and this is another")
             }
@@ -150,28 +165,30 @@ fn about_guest(inventory: &Inventory, backend: &BackendId, held: &Held) -> Optio
     if inventory.given_up.contains(&held.owner.box_id) {
         return stray("its box was released");
     }
-    match held.owner.thread.as_ref().map(|t| inventory.threads.get(t)) {
-        Some(Some(ThreadState::Ended)) => stray("its thread ended"),
-        // Not known now: it is kept until it is.
-        Some(None) => None,
-        None | Some(Some(_)) => {
-            let offers = inventory.offers.get(backend);
-            let capabilities = offers
-                .and_then(|offers| offers.iter().find(|o| o.kind == held.owner.kind))
-                .map(|o| o.capabilities.clone());
-            Some(Action::Adopt(Box::new(Adopt {
-                backend: backend.clone(),
-                owner: held.owner.clone(),
-                guest: held.guest.clone(),
-                capabilities,
-            })))
-        }
-    }
+    let state = match &held.owner.thread {
+        // Not known now: the guest is kept until it is.
+        Some(thread) => Some(*inventory.threads.get(thread)?),
+        None => None,
+    };
+    let offers = inventory.offers.get(backend)?;
+    let offer = offers.iter().find(|offer| offer.kind == held.owner.kind)?;
+    Some(Action::Adopt(Box::new(Adopt {
+        backend: backend.clone(),
+        owner: held.owner.clone(),
+        guest: held.guest.clone(),
+        capabilities: offer.capabilities.clone(),
+        // One answer may be wrong: the next sweep decides.
+        thread_ended: (state == Some(ThreadState::Ended)).then_some(inventory.now),
+    })))
 }
 
-/// Whether bb-box may start a box again that stopped without its request.
-pub(super) fn may_start_again(record: &BoxRecord, cause: Option<&StopCause>, now: Timestamp) -> bool {
-    cause.is_some_and(|c| !c.by_guest) && record.started_again.is_none_or(|at| now >= at + START_AGAIN_AFTER)
+/// Whether bb-box may start a box again: it stopped without choosing to, and was not started for that within the last
+/// ten minutes.
+pub(crate) fn may_start_again(record: &BoxRecord, now: Timestamp) -> bool {
+    let long_ago = |at: Timestamp| now >= at + START_AGAIN_AFTER || at > now;
+    record.state == BoxState::Stopped
+        && record.stopped_by.as_ref().is_some_and(|cause| !cause.by_guest)
+        && record.started_again.is_none_or(long_ago)
 }
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::{
-    guest::Guest,
+    guest::{Guest, StopCause},
     id::{BoxName, InstallId, KindId},
+    kind::{Arch, Capabilities},
+    record::Beginning,
     size::Size,
 };
 
@@ -33,26 +35,34 @@ fn guest(seed: u64, reference: &str) -> Guest {
 }
 
 fn record(seed: u64, state: BoxState) -> BoxRecord {
-    BoxRecord {
+    let mut record = BoxRecord::new(Beginning {
         id: box_id(seed),
         name: BoxName::parse(format!("linux-{seed}")).unwrap(),
-        thread: Some(ThreadId::parse("t1").unwrap()),
+        thread: Some(thread()),
         kind: KindId::parse("linux").unwrap(),
-        features: BTreeSet::new(),
         size: Size::new(1, 2048),
-        resize_to: None,
-        state,
-        backend: Some(BackendId::parse("sim").unwrap()),
-        host: None,
-        guest: Some(guest(seed, "g1")),
-        capabilities: None,
         made: Timestamp::UNIX_EPOCH,
-        ready_by: None,
-        timings: Vec::new(),
-        trouble: None,
-        started_again: None,
-        thread_ended: None,
-        unanswered: None,
+    });
+    record.state = state;
+    record.backend = Some(backend());
+    record.guest = Some(guest(seed, "g1"));
+    record
+}
+
+fn thread() -> ThreadId {
+    ThreadId::parse("t1").unwrap()
+}
+
+fn backend() -> BackendId {
+    BackendId::parse("sim").unwrap()
+}
+
+fn offer() -> Offer {
+    Offer {
+        kind: KindId::parse("linux").unwrap(),
+        capabilities: Capabilities::linux(Arch::X86_64, "test"),
+        ready_timeout: Duration::from_secs(1),
+        last: false,
     }
 }
 
@@ -67,12 +77,12 @@ fn inventory(records: Vec<BoxRecord>, held: Vec<Held>) -> Inventory {
         now: Timestamp::UNIX_EPOCH,
         powers: records.iter().map(|r| (r.id.clone(), Some(Power::Running))).collect(),
         records,
-        held: [(BackendId::parse("sim").unwrap(), held)].into(),
-        offers: BTreeMap::new(),
+        held: [(backend(), held)].into(),
+        offers: [(backend(), vec![offer()])].into(),
         busy: BTreeSet::new(),
         unknown: BTreeSet::new(),
         given_up: BTreeSet::new(),
-        threads: [(ThreadId::parse("t1").unwrap(), ThreadState::Live)].into(),
+        threads: [(thread(), ThreadState::Live)].into(),
     }
 }
 
@@ -89,14 +99,16 @@ fn what_is_as_it_should_be_is_left_alone() {
 }
 
 #[test]
-fn a_thread_must_be_found_ended_twice() {
+fn a_thread_must_be_found_ended_twice_and_not_at_once() {
     let mut seen = inventory(vec![record(1, BoxState::Ready)], vec![]);
-    seen.threads.insert(ThreadId::parse("t1").unwrap(), ThreadState::Ended);
+    seen.threads.insert(thread(), ThreadState::Ended);
     assert_eq!(words(&seen), ["ThreadEnded"]);
-    seen.records[0].thread_ended = Some(Timestamp::UNIX_EPOCH);
+    seen.records[0].thread_ended = Some(seen.now);
+    assert!(words(&seen).is_empty(), "a second answer at the same time is no second answer");
+    seen.now += BETWEEN_ANSWERS;
     assert_eq!(words(&seen), ["Release"]);
     // A thread that lives after all takes the first answer back.
-    seen.threads.insert(ThreadId::parse("t1").unwrap(), ThreadState::Live);
+    seen.threads.insert(thread(), ThreadState::Live);
     assert_eq!(words(&seen), ["ThreadEnded"]);
 }
 
@@ -116,10 +128,15 @@ fn a_box_with_an_operation_under_way_is_left_alone() {
 }
 
 #[test]
-fn unfinished_releases_and_acquires_are_released() {
-    for state in [BoxState::Releasing, BoxState::Acquiring, BoxState::Requested] {
-        assert_eq!(words(&inventory(vec![record(1, state)], vec![held(1, "g1")])), ["Release"], "{state}");
+fn an_unfinished_release_is_finished_and_an_acquire_is_left_to_the_journal() {
+    assert_eq!(words(&inventory(vec![record(1, BoxState::Releasing)], vec![held(1, "g1")])), ["Release"]);
+    for state in [BoxState::Acquiring, BoxState::Requested] {
+        assert!(words(&inventory(vec![record(1, state)], vec![held(1, "g1")])).is_empty(), "{state}");
     }
+    // While its backend does not answer, a release would only be waited for.
+    let mut silent = inventory(vec![record(1, BoxState::Releasing)], vec![]);
+    silent.held.clear();
+    assert!(words(&silent).is_empty());
 }
 
 #[test]
@@ -146,13 +163,29 @@ fn a_state_changes_only_where_the_guest_says_otherwise() {
 }
 
 #[test]
-fn a_guest_without_a_record_is_restored_or_released() {
+fn a_guest_without_a_record_is_restored_unless_its_box_was_released() {
     let mut seen = inventory(vec![], vec![held(1, "g1")]);
     assert_eq!(words(&seen), ["Adopt"]);
-    seen.threads.insert(ThreadId::parse("t1").unwrap(), ThreadState::Ended);
-    assert_eq!(words(&seen), ["Stray"]);
-    seen.threads.insert(ThreadId::parse("t1").unwrap(), ThreadState::Live);
     seen.given_up.insert(box_id(1));
+    assert_eq!(words(&seen), ["Stray"]);
+    seen.given_up.clear();
+    seen.offers.clear();
+    assert!(words(&seen).is_empty(), "what the box can do is not known now");
+}
+
+#[test]
+fn a_guest_is_never_deleted_on_one_answer_about_its_thread() {
+    let mut seen = inventory(vec![], vec![held(1, "g1")]);
+    seen.threads.insert(thread(), ThreadState::Ended);
+    let actions = plan(&seen);
+    let [Action::Adopt(adopt)] = actions.as_slice() else { panic!("{actions:?}") };
+    assert_eq!(adopt.thread_ended, Some(seen.now));
+}
+
+#[test]
+fn a_reference_means_something_only_at_its_backend() {
+    let mut seen = inventory(vec![record(1, BoxState::Ready)], vec![held(1, "g1")]);
+    seen.held.insert(BackendId::parse("another").unwrap(), vec![held(1, "g1")]);
     assert_eq!(words(&seen), ["Stray"]);
 }
 
@@ -169,14 +202,24 @@ fn a_guest_whose_box_holds_another_or_none_is_released() {
 
 #[test]
 fn a_box_is_started_again_once_in_ten_minutes_and_never_against_its_will() {
-    let cause = |by_guest| StopCause { by_guest, words: String::new() };
+    let cause = |by_guest| Some(StopCause { by_guest, words: String::new() });
     let mut stopped = record(1, BoxState::Stopped);
     let now = Timestamp::UNIX_EPOCH + Duration::from_secs(600);
-    assert!(may_start_again(&stopped, Some(&cause(false)), now));
-    assert!(!may_start_again(&stopped, Some(&cause(true)), now));
-    assert!(!may_start_again(&stopped, None, now));
+    assert!(!may_start_again(&stopped, now), "somebody stopped it");
+    stopped.stopped_by = cause(true);
+    assert!(!may_start_again(&stopped, now));
+    stopped.stopped_by = cause(false);
+    assert!(may_start_again(&stopped, now));
     stopped.started_again = Some(Timestamp::UNIX_EPOCH + Duration::from_secs(1));
-    assert!(!may_start_again(&stopped, Some(&cause(false)), now));
+    assert!(!may_start_again(&stopped, now));
     stopped.started_again = Some(Timestamp::UNIX_EPOCH);
-    assert!(may_start_again(&stopped, Some(&cause(false)), now));
+    assert!(may_start_again(&stopped, now));
+    stopped.state = BoxState::Ready;
+    assert!(!may_start_again(&stopped, now));
+    // Also when bb-box itself was restarted in between.
+    let mut down = record(1, BoxState::Stopped);
+    down.stopped_by = cause(false);
+    let mut seen = inventory(vec![down], vec![held(1, "g1")]);
+    seen.powers.insert(box_id(1), Some(Power::Stopped));
+    assert_eq!(words(&seen), ["StartAgain"]);
 }

@@ -219,7 +219,7 @@ async fn a_cut_off_copy_leaves_the_old_file_and_nothing_else() {
             let session = local.session();
             let here = tempfile::tempdir().unwrap();
             let source = here.path().join("source");
-            fs::write(&source, random(16 << 20)).unwrap();
+            fs::write(&source, random(40 << 20)).unwrap();
             fs::write(local.home.path().join("there"), "old").unwrap();
             fs::write(here.path().join("back"), "old").unwrap();
             // Dropped in the middle.

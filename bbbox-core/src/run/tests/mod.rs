@@ -2,7 +2,6 @@
 
 mod commands;
 mod jobs;
-mod silence;
 mod streams;
 
 use std::{sync::Arc, time::Duration};

@@ -1,0 +1,101 @@
+//! How operations and callers reach into a box: sessions, and whether a box answers.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use crate::{
+    boxes::Caller,
+    error::{Error, ErrorKind, Result},
+    id::BoxId,
+    record::{BoxRecord, BoxState, Unanswered},
+    records,
+    run::{Dial, Session},
+    sweep,
+    transport::Transport,
+    world::{World, no_such_box},
+};
+
+/// How a box is reached as it is now: asked anew for each contact.
+struct Way {
+    world: Arc<World>,
+    box_id: BoxId,
+    /// Who reaches in: a box that was handed to another thread is as if it did not exist.
+    caller: Caller,
+}
+
+#[async_trait]
+impl Dial for Way {
+    async fn dial(&self) -> Result<Arc<dyn Transport>> {
+        let record = self.world.record(&self.box_id)?;
+        if !self.caller.may_see(&record) {
+            return Err(no_such_box(self.box_id.as_str()));
+        }
+        let guest = record.guest.as_ref().ok_or_else(|| {
+            Error::unavailable(format!("box {} has no guest yet", record.name)).fix("wait until it is made")
+        })?;
+        Ok(self.world.backend_of(&record)?.reach(guest).await?.command)
+    }
+}
+
+impl World {
+    /// A session in `record`'s box, whatever its state says.
+    fn reach(self: &Arc<Self>, record: &BoxRecord, caller: Caller) -> Session {
+        let way = Way { world: Arc::clone(self), box_id: record.id.clone(), caller };
+        self.runners.session(&record.id, Arc::new(way))
+    }
+
+    /// A session in `record`'s box for `caller`. Connects when it is first used.
+    ///
+    /// # Errors
+    /// `Refused` when the box is not ready, `Gone` when its guest is.
+    pub(crate) fn session(self: &Arc<Self>, record: &BoxRecord, caller: Caller) -> Result<Session> {
+        let name = &record.name;
+        match record.state {
+            BoxState::Ready => Ok(self.reach(record, caller)),
+            BoxState::Gone => Err(Error::gone(format!("the guest of box {name} was deleted outside bb-box"))
+                .fix(format!("release the box: `bbbox release {name}`"))),
+            BoxState::Stopped => Err(Error::refused(format!("box {name} is stopped"))
+                .fix(format!("start it: `bbbox start {name}`"))),
+            state => Err(Error::refused(format!("box {name} is {state}")).fix("wait until it is ready")),
+        }
+    }
+
+    /// Whether the box's commands answer.
+    ///
+    /// # Errors
+    /// `Unavailable` or `Refused` while they do not, `Gone` when the guest is.
+    pub(crate) async fn answers(self: &Arc<Self>, record: &BoxRecord) -> Result<()> {
+        self.reach(record, Caller::Person).ready().await
+    }
+
+    /// As [`Self::answers`], at the latest after `limit`.
+    pub(crate) async fn answers_within(self: &Arc<Self>, record: &BoxRecord, limit: Duration) -> Result<()> {
+        crate::registry::within(&*self.env, limit, self.answers(record)).await
+    }
+
+    /// Notes whether a box answered a command: one that did not is asked again by itself.
+    pub(crate) fn note_answer(&self, record: &BoxRecord, error: Option<&Error>) {
+        let silent = error.filter(|error| error.kind() == ErrorKind::Unavailable);
+        if silent.is_none() && record.unanswered.is_none() {
+            return;
+        }
+        let now = self.env.now();
+        let first = silent.map(|error| Unanswered {
+            since: now,
+            tries: 0,
+            next: now + sweep::probe_due(0),
+            words: error.chain(),
+        });
+        let written = self.store.write(|tx| {
+            records::change(tx, &record.id, |r| match first {
+                Some(first) => drop(r.unanswered.get_or_insert(first)),
+                None if error.is_none() => r.unanswered = None,
+                None => {}
+            })
+        });
+        if let Err(error) = written {
+            tracing::debug!(box_id = %record.id, error = error.chain(), "whether a box answers was not noted");
+        }
+    }
+}
