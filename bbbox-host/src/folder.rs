@@ -46,11 +46,22 @@ fn builder() -> Builder {
     }
 }
 
-/// Opens the folder to read it. Where there is none yet, that is an install without boxes.
+/// Opens the folder to read it. Where there is none yet, it is made, so that the install has an ID to show.
 pub(crate) fn reading(common: &Common) -> Result<Boxes, Fault> {
-    match builder().data(path(common)?).read_only().open() {
-        Err(error) if error.kind() == ErrorKind::Gone => Ok(builder().open()?),
-        opened => Ok(opened?),
+    let path = path(common)?;
+    let began = Instant::now();
+    loop {
+        let opened = match builder().data(&path).read_only().open() {
+            Err(error) if error.kind() == ErrorKind::Gone => builder().data(&path).command("bbbox").open(),
+            opened => opened,
+        };
+        match opened {
+            // Another bbbox is just making it.
+            Err(error) if error.kind() == ErrorKind::Busy && began.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(25));
+            }
+            opened => return Ok(opened?),
+        }
     }
 }
 
