@@ -5,6 +5,7 @@
 //! other programs, waits for them and adds up what they say.
 
 mod abilities;
+mod bench;
 mod child;
 mod fault;
 mod say;
@@ -27,16 +28,19 @@ enum Chore {
     Test,
     /// Write what the backends were seen to do in the last `test` into the README.
     Abilities,
+    /// Measure bb-box beside what a user would run instead; 1 when a bar is missed.
+    Bench(bench::Bench),
 }
 
 fn main() -> ExitCode {
     let done = match Chore::parse() {
-        Chore::Setup => setup::run(),
-        Chore::Test => test::run(),
-        Chore::Abilities => abilities::write(),
+        Chore::Setup => setup::run().map(|()| ExitCode::SUCCESS),
+        Chore::Test => test::run().map(|()| ExitCode::SUCCESS),
+        Chore::Abilities => abilities::write().map(|()| ExitCode::SUCCESS),
+        Chore::Bench(bench) => bench.run(),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(fault) => {
             say::fault(&fault);
             ExitCode::FAILURE
