@@ -119,7 +119,10 @@ async fn give_back(world: &World, box_id: &BoxId, at: Attempt, again: bool) -> R
     if (again || at.tries > 0) && backend.power(guest).await?.is_none() {
         return Ok(());
     }
-    backend.release(guest, &Watched(at)).await.map(drop)
+    backend.release(guest, &Watched(at)).await.map(drop).map_err(|error| match error.how_to_fix() {
+        Some(_) => error,
+        None => error.fix("the next sweep tries again: `bbbox sweep`"),
+    })
 }
 
 /// A release that fails keeps the record, with the backend's words, and the sweep tries again. One that was taken

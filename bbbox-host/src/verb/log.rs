@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  bbbox log dev")]
 pub(crate) struct Log {
-    /// The box, by name or ID
+    /// The box, by name or ID; by its ID also for a day after it is gone
     #[arg(value_name = "BOX")]
     name: String,
     /// How many of the newest events
@@ -25,7 +25,7 @@ pub(crate) struct Log {
 impl Log {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
         folder::block_on(async {
-            let events = folder::reading(common)?.get(&self.name)?.log(self.last as usize)?;
+            let events = folder::reading(common)?.log(&self.name, self.last as usize)?;
             printer.answer(&events, || told(&events))?;
             Ok(0)
         })
