@@ -168,7 +168,7 @@ impl Registry {
         for (id, error) in &self.broken {
             if ask.on.is_empty() || !hosts.is_empty() || ask.on.iter().any(|on| on == id.as_str()) {
                 silent = true;
-                unmet.push(format!("{id}: {}", error.chain()));
+                unmet.push(told(id, error));
             }
         }
         plain.append(&mut last);
@@ -215,7 +215,7 @@ impl Registry {
             let rooms = match capacity {
                 Ok(capacity) => capacity.hosts,
                 Err(error) => {
-                    words.push(format!("{backend}: {}", error.chain()));
+                    words.push(told(&backend, &error));
                     continue;
                 }
             };
@@ -260,6 +260,12 @@ pub(crate) struct PassedOver {
     pub(crate) words: String,
 }
 
+/// A backend's error in a joined refusal: with what to do about it, as the refusal's own advice is for all of them.
+fn told(id: &BackendId, error: &Error) -> String {
+    let fix = error.how_to_fix().map(|fix| format!(" ({fix})")).unwrap_or_default();
+    format!("{id}: {}{fix}", error.chain())
+}
+
 /// What `entry` says to `ask`, at the latest after [`ANSWER`].
 async fn consult(entry: &Entry, ask: &Ask, hosts: &[&str], install: &InstallId, env: &dyn Env) -> Said {
     let id = entry.backend.id();
@@ -271,7 +277,7 @@ async fn consult(entry: &Entry, ask: &Ask, hosts: &[&str], install: &InstallId, 
         let words = format!("{id}: it is switched off for new boxes");
         return if named { Said::Cannot(words) } else { Said::Apart };
     }
-    let silent = |error: Error| Said::Silent(format!("{id}: {}", error.chain()));
+    let silent = |error: Error| Said::Silent(told(id, &error));
     let offers = match within(env, ANSWER, entry.backend.offers()).await {
         Ok(offers) => offers,
         Err(error) => return silent(error),
