@@ -115,7 +115,10 @@ impl Session {
             }
         };
         let Status::Exit(exit) = status else { return Err(lost(&job)) };
-        self.slot.fetched(&job);
+        // One whose ID the caller chose stays: said again, it must be found.
+        if spec.id.is_none() {
+            self.slot.fetched(&job);
+        }
         Ok(exit)
     }
 

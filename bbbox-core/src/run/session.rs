@@ -28,6 +28,10 @@ const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Commands and files in one box. Cheap to clone.
+///
+/// - *Promise* `a-runs-end-is-true`: its code or signal, told when its shell has ended, never a guess.
+///   `a-runs-bytes-are-bytes`: words, scripts, input and output pass unharmed, each stream in its order.
+///   `a-job-outlives-its-caller`: and is found again by its ID.
 #[derive(Clone)]
 pub struct Session {
     pub(super) env: Arc<dyn Env>,
@@ -84,7 +88,15 @@ impl Session {
     /// As [`Self::start`], and `Failed` when the job is lost in the box.
     pub async fn run(&self, spec: &JobSpec, wait: Duration) -> Result<RunResult> {
         let launched = self.launch(spec).await?;
-        self.finish(launched, wait).await
+        let result = self.finish(launched, wait).await?;
+        if let RunResult::Ended(ended) = &result {
+            // A result that leaves something out is not all of it: that job stays until it is removed or 7 days old.
+            // So does a job whose ID the caller chose: said again, it must be found.
+            if spec.id.is_none() && ended.stdout.omitted() == 0 && ended.stderr.omitted() == 0 {
+                self.slot.fetched(&ended.job);
+            }
+        }
+        Ok(result)
     }
 
     /// Waits for a job's end, up to `wait`.
@@ -268,8 +280,11 @@ impl Session {
         };
         let mut tries = 0;
         loop {
-            if let Ok(outcome) = end.await {
-                return self.settled(&job, &runner, outcome).await;
+            match end.await {
+                // Two asked for it at once: the other launched it, and its end is this one's too.
+                Ok(Outcome::Refused(Refusal::Exists)) => {}
+                Ok(outcome) => return self.settled(&job, &runner, outcome).await,
+                Err(_) => {}
             }
             if tries == TRIES {
                 return Err(unknown(&job, None));
@@ -315,10 +330,6 @@ impl Session {
             }
         };
         let Status::Exit(exit) = status else { return Err(lost(&job)) };
-        // A result that leaves something out is not all of it: that job stays until it is removed or 7 days old.
-        if stdout.omitted() == 0 && stderr.omitted() == 0 {
-            self.slot.fetched(&job);
-        }
         Ok(Ended { job, exit, stdout, stderr })
     }
 
