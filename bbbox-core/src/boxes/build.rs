@@ -148,6 +148,8 @@ impl Builder {
     ///
     /// Must be called within a Tokio runtime.
     ///
+    /// - *Promise* `a-folder-has-one-owner`: a second process reads, or is told who owns it.
+    ///
     /// # Errors
     /// `Busy` when another process owns the folder, naming it; `Gone` when there is nothing to read yet; `Failed`.
     pub fn open(self) -> Result<Boxes> {

@@ -18,6 +18,9 @@ use crate::{
 };
 
 /// One box. Cheap to clone; says nothing about whether the box still exists.
+///
+/// - *Promise* `a-box-lives-as-it-is-asked`: each operation in its turn, its files kept until it is released, and its
+///   log tells what happened.
 #[derive(Clone, Debug)]
 pub struct BoxHandle {
     boxes: Boxes,
@@ -145,6 +148,8 @@ impl BoxHandle {
 
     /// Releases the box: its guest and all it keeps are deleted.
     ///
+    /// - *Promise* `a-release-is-done-when-confirmed`: until then the record stays and the sweep tries again.
+    ///
     /// # Errors
     /// `Refused` while a thread works on it, unless `force`; else what its provider says. The box is then still
     /// there as `releasing`, and the sweep tries again.
@@ -186,6 +191,8 @@ impl BoxHandle {
 
     /// Gives the box another name, at its provider too.
     ///
+    /// - *Promise* `a-name-is-one-boxs`: never two boxes' of one install.
+    ///
     /// # Errors
     /// `Busy` when another box has the name.
     pub async fn rename(&self, name: BoxName) -> Result<()> {
@@ -211,6 +218,8 @@ impl BoxHandle {
     }
 
     /// Forgets a box whose backend is no longer configured. Nothing is deleted anywhere.
+    ///
+    /// - *Promise* `forgetting-deletes-nothing`.
     ///
     /// # Errors
     /// `Refused` while its backend is configured.

@@ -66,6 +66,9 @@ impl Boxes {
     }
 
     /// The same boxes, as `thread` may see them.
+    ///
+    /// - *Promise* `an-agent-sees-its-own`: another thread's box is as if it did not exist, and what a thread is at
+    ///   work on is not taken from it unless that is forced.
     #[must_use]
     pub fn for_thread(&self, thread: ThreadId) -> Self {
         Self { shared: Arc::clone(&self.shared), caller: Caller::Thread(thread) }
@@ -75,6 +78,11 @@ impl Boxes {
     ///
     /// Dropping the future does not end the acquire: it goes on, and the box is found by [`Self::list`]. Take it
     /// back with [`Self::cancel`].
+    ///
+    /// - *Promise* `a-request-is-one-box`: said again under its request ID, also after a restart.
+    ///   `nothing-is-left-behind`: an acquire that fails or is taken back leaves neither guest nor record.
+    ///   `places-no-more-than-fits`: however many ask at once. `a-lost-answer-is-looked-after`: when a provider's
+    ///   answer is lost, the provider is looked at before anything is done again.
     ///
     /// # Errors
     /// `Invalid` for an unknown kind, size, provider or name; `NoCapacity` with every provider's words when none has
@@ -213,6 +221,13 @@ impl Boxes {
     }
 
     /// Looks at every guest and record once and mends what differs.
+    ///
+    /// - *Promise* `sweep-rebuilds-records`: a guest without a record gets it back.
+    ///   `gone-stays-gone`: a box whose guest was deleted, also when its reference is used again.
+    ///   `sweep-starts-again-once`: a box that did not choose to stop, and not twice in ten minutes.
+    ///   `sweep-acts-on-its-own`: never on another install's guests. `sweep-leaves-one-guest-a-box`.
+    ///   `sweep-never-ends-a-box-on-one-answer`: a thread must be found ended twice in a row.
+    ///   `a-silent-provider-loses-nothing`: what cannot be seen is left as it is.
     ///
     /// # Errors
     /// `Failed` when the store cannot be used. What could not be seen stands in the report.

@@ -89,7 +89,8 @@ fn named_tests(checkout: &Checkout) -> Vec<String> {
 
 /// Each promise in the docs of an interface has a conformance case, and each case holds a promise that is there.
 fn promises(checkout: &Checkout) -> Vec<String> {
-    let interfaces = ["backend", "transport"].map(|name| format!("bbbox-core/src/{name}.rs"));
+    let interfaces = ["backend", "transport", "boxes/mod", "boxes/handle", "boxes/build", "run/session"];
+    let interfaces = interfaces.map(|name| format!("bbbox-core/src/{name}.rs"));
     let said: BTreeSet<_> = interfaces.iter().filter_map(|path| checkout.text(path)).flat_map(said).collect();
     let cases = checkout.rust().filter(|(path, _)| path.starts_with("conformance/src/cases/"));
     let held: BTreeSet<_> = cases
