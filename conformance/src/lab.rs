@@ -4,7 +4,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -39,6 +42,7 @@ struct Inner {
     other: InstallId,
     claimed: Mutex<Vec<Guest>>,
     seen: Mutex<String>,
+    leaves_nothing: AtomicBool,
 }
 
 impl std::fmt::Debug for Lab {
@@ -97,6 +101,7 @@ impl Lab {
             other: InstallId::draw(random),
             claimed: Mutex::default(),
             seen: Mutex::default(),
+            leaves_nothing: AtomicBool::new(false),
         }))
     }
 
@@ -282,6 +287,11 @@ impl Lab {
         lock(&self.0.seen).clone()
     }
 
+    /// The case gives back its boxes by itself: whatever its installs still hold at its end is a failure.
+    pub(crate) fn leaves_nothing(&self) {
+        self.0.leaves_nothing.store(true, Ordering::SeqCst);
+    }
+
     /// Releases everything the case claimed.
     pub(crate) async fn clear(&self) -> Verdict {
         let claimed = std::mem::take(&mut *lock(&self.0.claimed));
@@ -297,11 +307,20 @@ impl Lab {
             }
             troubles
         });
-        let troubles: Vec<_> = futures::future::join_all(released).await.into_iter().flatten().collect();
+        let mut troubles: Vec<_> = futures::future::join_all(released).await.into_iter().flatten().collect();
+        if self.0.leaves_nothing.load(Ordering::SeqCst) {
+            for install in self.installs() {
+                for held in self.backend().held(&install).await? {
+                    troubles
+                        .push(format!("the case left {} of box {}", held.guest.reference, held.owner.name));
+                    self.backend().release(&held.guest, &Quiet).await?;
+                }
+            }
+        }
         if troubles.is_empty() {
             Ok(())
         } else {
-            failed(format!("could not be released: {}", troubles.join("; ")))
+            failed(format!("not cleared away: {}", troubles.join("; ")))
         }
     }
 }

@@ -32,6 +32,8 @@
 mod ability;
 mod case;
 mod cases;
+mod faulty;
+mod home;
 mod lab;
 mod report;
 mod runner;
@@ -41,6 +43,7 @@ mod subject;
 pub use ability::Abilities;
 pub use case::{Body, Case, Cost, Stop, Verdict};
 pub use cases::all as cases;
+pub use faulty::{Call, Fault, Faulty, Method, Plan};
 pub use lab::Lab;
 pub use report::{Outcome, Report, Told};
 pub use runner::{Listener, Options, run};

@@ -4,11 +4,16 @@ mod acquire;
 mod change;
 mod exits;
 mod inside;
+mod life;
 mod listing;
+mod lost;
 mod owners;
 mod power;
 mod release;
+mod room;
+mod runs;
 mod streams;
+mod sweep;
 
 use crate::case::Case;
 
@@ -24,6 +29,11 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         streams::CASES,
         exits::CASES,
         inside::CASES,
+        life::CASES,
+        runs::CASES,
+        sweep::CASES,
+        lost::CASES,
+        room::CASES,
     ]
     .into_iter()
     .flatten()

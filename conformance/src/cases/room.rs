@@ -1,0 +1,123 @@
+//! Room: never more is placed than fits, however many ask at once.
+
+use std::time::Duration;
+
+use bbbox::{
+    boxes::{Acquire, Boxes},
+    capacity::{HostRoom, LimitName},
+    error::ErrorKind,
+    size::{Size, SizeChoice, Sizes},
+};
+use futures::future::join_all;
+
+use crate::{
+    ability,
+    case::{Case, Cost, Stop, Verdict, ensure, ensure_eq, failed},
+    home::Home,
+    lab::Lab,
+    sim::{Provider, Shape},
+};
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        name: "the-last-room-goes-to-one-of-two",
+        promise: "places-no-more-than-fits",
+        needs: ability::sh,
+        cost: Cost::Alone,
+        limit: Duration::from_secs(180),
+        body: |lab| Box::pin(last_room(lab)),
+    },
+    Case {
+        name: "a-thousand-acquires-at-once-place-no-more-than-fits",
+        promise: "places-no-more-than-fits",
+        needs: ability::nothing,
+        cost: Cost::Alone,
+        limit: Duration::from_secs(240),
+        body: |lab| Box::pin(a_thousand(lab)),
+    },
+];
+
+async fn last_room(lab: Lab) -> Verdict {
+    let home = Home::new(&lab)?;
+    let kind = &lab.abilities().offer.kind;
+    let capacity = lab.backend().capacity(kind, lab.install()).await?;
+    let free =
+        |room: &HostRoom| room.limits.iter().find(|l| l.name == LimitName::Memory).and_then(|l| l.free(0));
+    let [room] = capacity.hosts.as_slice() else {
+        return Err(Stop::Skipped("it has several hosts, or none".to_owned()));
+    };
+    let Some(free) = free(room) else {
+        return Err(Stop::Skipped("its memory is not limited".to_owned()));
+    };
+    // More than half of what is free: two do not fit.
+    let size = Size { memory_mib: free / 2 + 256, ..lab.abilities().size };
+    let sizes = Sizes::standard(!lab.abilities().offer.capabilities.displays.is_empty());
+    if !size.fits_in(&sizes.largest) || size.memory_mib > free || size.memory_mib < 2048 {
+        return Err(Stop::Skipped(format!("no box fills more than half of its {free} MiB")));
+    }
+    let ask = || home.request().size(SizeChoice::Custom(size));
+    let answers = join_all((0..3).map(|_| home.boxes().acquire(ask()))).await;
+    let mut made = Vec::new();
+    for answer in answers {
+        match answer {
+            Ok(handle) => made.push(handle),
+            Err(error) => {
+                ensure_eq!(
+                    error.kind(),
+                    ErrorKind::NoCapacity,
+                    "the kind of the refusal ({:?})",
+                    error.chain()
+                );
+                ensure!(
+                    error.chain().contains("memory is full"),
+                    "it does not name what is full: {}",
+                    error.chain()
+                );
+                ensure!(error.how_to_fix().is_some(), "it does not say what to do");
+            }
+        }
+    }
+    ensure_eq!(made.len(), 1, "how many of three that fill more than half were made");
+    ensure_eq!(home.boxes().list()?.len(), 1, "how many records there are");
+    for handle in made {
+        handle.release(false).await?;
+    }
+    // What one gave back, the next takes.
+    home.boxes().acquire(ask()).await?.release(false).await?;
+    home.is_quiet().await
+}
+
+/// On a simulated provider, as no real one has the room to ask a thousand times.
+async fn a_thousand(_lab: Lab) -> Verdict {
+    const FIT: u64 = 24;
+    let memory_mib = FIT * 2048 + 1024;
+    let provider = Provider::new(Shape { guests: 1000, memory_mib, ..Shape::default() })?;
+    let boxes = Boxes::builder().backend(provider.backend()).open()?;
+    let kind = boxes.kinds().await.kinds.first().map(|view| view.kind.name);
+    let Some(kind) = kind else { return failed("the simulated provider offers nothing") };
+    let ask = || Acquire::kind(kind).size(SizeChoice::Custom(Size::new(1, 2048)));
+    let answers = join_all((0..1000).map(|_| boxes.acquire(ask()))).await;
+    let mut made = Vec::new();
+    for answer in answers {
+        match answer {
+            Ok(handle) => made.push(handle),
+            Err(error) => {
+                ensure_eq!(
+                    error.kind(),
+                    ErrorKind::NoCapacity,
+                    "the kind of a refusal ({:?})",
+                    error.chain()
+                );
+            }
+        }
+    }
+    ensure_eq!(made.len() as u64, FIT, "how many were made");
+    ensure_eq!(provider.guests() as u64, FIT, "how many guests there are");
+    ensure!(provider.most_memory_at_once() <= memory_mib, "more memory was in use than there is");
+    ensure_eq!(boxes.list()?.len() as u64, FIT, "how many records there are");
+    for released in join_all(made.iter().map(|handle| handle.release(false))).await {
+        released?;
+    }
+    ensure_eq!(provider.guests(), 0, "how many guests are left");
+    Ok(())
+}
