@@ -33,13 +33,14 @@ fn an_error_says_what_and_what_to_do_and_has_no_colour_where_nobody_looks() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_has_no_boxes_and_reading_makes_none() {
+fn the_first_look_at_a_folder_makes_it_an_install_without_boxes() {
     let folder = Folder::new();
-    let none = folder.path().join("none");
-    let none = none.to_str().unwrap();
-    assert_eq!(folder.ok(&["list", "--json", "--data", none]), "[]\n");
-    assert!(folder.ok(&["config", "show", "--data", none]).contains("revision = 0"));
-    assert!(!std::path::Path::new(none).exists());
+    let new = folder.path().join("new");
+    let new = new.to_str().unwrap();
+    assert_eq!(folder.ok(&["list", "--json", "--data", new]), "[]\n");
+    assert!(folder.ok(&["config", "show", "--data", new]).contains("revision = 0"));
+    let id = folder.ok(&["install-id", "--data", new]);
+    assert_eq!(folder.ok(&["install-id", "--data", new]), id);
 }
 
 #[test]
