@@ -15,6 +15,9 @@ use crate::{cli::Common, fault::Fault, printer::Printer};
 /// How long a verb waits for another bbbox to be done with the folder.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a step that is under way gets when a verb is done.
+const FAREWELL: Duration = Duration::from_secs(5);
+
 /// The data folder: what was said, else `bbbox` in the user's data folder.
 pub(crate) fn path(common: &Common) -> Result<PathBuf, Fault> {
     if let Some(said) = &common.data {
@@ -66,7 +69,7 @@ pub(crate) fn reading(common: &Common) -> Result<Boxes, Fault> {
 }
 
 /// Opens the folder to change it, waiting a while for another bbbox that has it. `doing` is for whoever waits.
-pub(crate) async fn owning(common: &Common, printer: Printer, doing: &str) -> Result<Boxes, Fault> {
+async fn owning(common: &Common, printer: Printer, doing: &str) -> Result<Boxes, Fault> {
     let path = path(common)?;
     let (began, mut told) = (Instant::now(), false);
     loop {
@@ -82,6 +85,22 @@ pub(crate) async fn owning(common: &Common, printer: Printer, doing: &str) -> Re
             opened => return Ok(opened?),
         }
     }
+}
+
+/// Opens the folder to change it, does `work`, and leaves the folder in order: a step that is under way comes to its
+/// end, and what an earlier bbbox left unfinished and this one did not finish goes on with the next.
+pub(crate) fn change<T>(
+    common: &Common,
+    printer: Printer,
+    doing: &str,
+    work: impl AsyncFnOnce(&Boxes) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    block_on(async {
+        let boxes = owning(common, printer, doing).await?;
+        let done = work(&boxes).await;
+        boxes.close(FAREWELL).await;
+        done
+    })
 }
 
 /// Runs a verb's future: one thread is enough for one verb, and starts in no time.

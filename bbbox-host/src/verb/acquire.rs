@@ -46,21 +46,13 @@ pub(crate) struct Acquire {
 
 impl Acquire {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
-        folder::block_on(async {
-            let boxes = folder::owning(common, printer, "acquire").await?;
+        folder::change(common, printer, "acquire", async |boxes| {
             let (events, began) = (boxes.events(), Instant::now());
             let progress = Progress::new(printer, format!("acquiring a {} box", self.kind));
             let (operation, handle) = boxes.begin_acquire(self.request())?;
-            let settled = settle(&boxes, events, &operation, &progress).await;
-            let record = match settled {
-                Ok(()) => handle.record()?,
-                Err(fault) => {
-                    boxes.idle().await;
-                    return Err(fault);
-                }
-            };
+            settle(boxes, events, &operation, &progress).await?;
+            let record = handle.record()?;
             printer.answer(&record, || told(&record, began.elapsed()))?;
-            boxes.idle().await;
             Ok(0)
         })
     }

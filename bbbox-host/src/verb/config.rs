@@ -57,8 +57,7 @@ impl Config {
             Doing::Apply { file, revision } => {
                 let mut draft = read(&file)?;
                 draft.revision = draft.revision.or(revision);
-                folder::block_on(async {
-                    let boxes = folder::owning(common, printer, "config apply").await?;
+                folder::change(common, printer, "config apply", async |boxes| {
                     let stored = boxes.configure(&draft)?;
                     printer.answer(&json!({ "revision": stored.revision }), || {
                         format!("the configuration is at revision {}", stored.revision)

@@ -15,8 +15,7 @@ pub(crate) struct Forget {
 
 impl Forget {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
-        folder::block_on(async {
-            let boxes = folder::owning(common, printer, "forget").await?;
+        folder::change(common, printer, "forget", async |boxes| {
             let handle = boxes.get(&self.name)?;
             let record = handle.record()?;
             let progress = Progress::new(printer, format!("forgetting {}", self.name));

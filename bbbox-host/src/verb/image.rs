@@ -87,9 +87,8 @@ fn told(images: &[BackendImage], troubles: &[String]) -> String {
 }
 
 fn build(kind: &str, on: Option<BackendId>, common: &Common, printer: Printer) -> Result<u8, Fault> {
-    folder::block_on(async {
-        let kind = Wanted::parse(kind)?.kind;
-        let boxes = folder::owning(common, printer, "image build").await?;
+    let kind = Wanted::parse(kind)?.kind;
+    folder::change(common, printer, "image build", async |boxes| {
         let backend = match on {
             Some(backend) => backend,
             None => the_one(&boxes.images().await.0, &kind)?,
@@ -97,7 +96,7 @@ fn build(kind: &str, on: Option<BackendId>, common: &Common, printer: Printer) -
         let events = boxes.events();
         let operation = boxes.begin_image_build(&backend, &kind)?;
         let progress = Progress::new(printer, format!("building the image of {kind} on {backend}"));
-        settle(&boxes, events, &operation, &progress).await?;
+        settle(boxes, events, &operation, &progress).await?;
         let built = boxes.images().await.0;
         let built = built.iter().find(|on| on.backend == backend && on.image.kind == kind);
         printer.answer(&built, || match built {

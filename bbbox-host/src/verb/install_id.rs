@@ -21,9 +21,8 @@ pub(crate) struct InstallIdArgs {
 
 impl InstallIdArgs {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
-        folder::block_on(async {
+        folder::change(common, printer, "install-id", async |boxes| {
             // An ID is shown only once it is kept: what is told to a person must stay true.
-            let boxes = folder::owning(common, printer, "install-id").await?;
             if let Some(id) = &self.set {
                 boxes.set_install_id(id)?;
             }

@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  bbbox log dev")]
 pub(crate) struct Log {
-    /// The box, by name or ID; by its ID also for a day after it is gone
+    /// The box, by name or ID; one that is released, by its ID; by its ID also for a day after it is gone
     #[arg(value_name = "BOX")]
     name: String,
     /// How many of the newest events

@@ -38,15 +38,14 @@ struct Released {
 
 impl Release {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
-        folder::block_on(async {
-            let boxes = folder::owning(common, printer, "release").await?;
+        folder::change(common, printer, "release", async |boxes| {
             // All are looked up before one is released: a word that names nothing releases nothing.
             let handles = self.names.iter().map(|name| boxes.get(name)).collect::<Result<Vec<_>, _>>()?;
             let mut released = Vec::new();
             let mut first_fault = None;
             for handle in handles {
                 let record = handle.record()?;
-                match self.release(&boxes, &handle, record.name.as_str(), printer).await {
+                match self.release(boxes, &handle, record.name.as_str(), printer).await {
                     Ok(()) => released.push(Released { id: record.id, name: record.name }),
                     Err(fault) if first_fault.is_none() => first_fault = Some(fault),
                     Err(fault) => printer.fault(&fault),

@@ -19,8 +19,7 @@ pub(crate) struct Rename {
 
 impl Rename {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
-        folder::block_on(async {
-            let boxes = folder::owning(common, printer, "rename").await?;
+        folder::change(common, printer, "rename", async |boxes| {
             let handle = boxes.get(&self.name)?;
             let progress = Progress::new(printer, format!("renaming {}", self.name));
             progress.during(handle.rename(self.to)).await?;

@@ -19,14 +19,12 @@ pub(crate) struct Resize {
 
 impl Resize {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
-        folder::block_on(async {
-            let boxes = folder::owning(common, printer, "resize").await?;
+        folder::change(common, printer, "resize", async |boxes| {
             let handle = boxes.get(&self.name)?;
             let progress = Progress::new(printer, format!("resizing {}", self.name));
             progress.during(handle.resize(&self.size)).await?;
             let record = handle.record()?;
             printer.answer(&record, || format!("{} has {}", record.name, record.size))?;
-            boxes.idle().await;
             Ok(0)
         })
     }

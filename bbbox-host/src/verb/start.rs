@@ -21,16 +21,14 @@ pub(crate) struct Start {
 
 impl Start {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
-        folder::block_on(async {
-            let boxes = folder::owning(common, printer, "start").await?;
+        folder::change(common, printer, "start", async |boxes| {
             let handle = boxes.get(&self.name)?;
             let events = boxes.events();
             let operation = handle.begin_start()?;
             let progress = Progress::new(printer, format!("starting {}", self.name));
-            settle(&boxes, events, &operation, &progress).await?;
+            settle(boxes, events, &operation, &progress).await?;
             let record = handle.record()?;
             printer.answer(&record, || format!("{} is {}", record.name, record.state))?;
-            boxes.idle().await;
             Ok(0)
         })
     }

@@ -24,13 +24,12 @@ pub(crate) struct Stop {
 
 impl Stop {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
-        folder::block_on(async {
-            let boxes = folder::owning(common, printer, "stop").await?;
+        folder::change(common, printer, "stop", async |boxes| {
             let handle = boxes.get(&self.name)?;
             let events = boxes.events();
             let operation = handle.begin_stop(self.force).await?;
             let progress = Progress::new(printer, format!("stopping {}", self.name));
-            settle(&boxes, events, &operation, &progress).await?;
+            settle(boxes, events, &operation, &progress).await?;
             let record = handle.record()?;
             printer.answer(&record, || format!("{} is {}", record.name, record.state))?;
             Ok(0)

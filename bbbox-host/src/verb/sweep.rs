@@ -14,8 +14,7 @@ pub(crate) struct Sweep {}
 
 impl Sweep {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
-        folder::block_on(async {
-            let boxes = folder::owning(common, printer, "sweep").await?;
+        folder::change(common, printer, "sweep", async |boxes| {
             let progress = Progress::new(printer, "looking at every guest");
             let report = progress.during(boxes.sweep()).await?;
             printer.answer(&report, || {
@@ -26,7 +25,6 @@ impl Sweep {
                 }
                 lines.iter().map(|text| format!("{}\n", crate::printer::line(text))).collect()
             })?;
-            boxes.idle().await;
             Ok(u8::from(!report.troubles.is_empty()))
         })
     }

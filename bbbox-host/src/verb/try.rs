@@ -58,18 +58,22 @@ struct Step {
 struct Steps<'a> {
     printer: Printer,
     common: &'a Common,
-    boxes: Boxes,
+    boxes: &'a Boxes,
     report: Report,
 }
 
 impl Try {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
-        folder::block_on(async {
-            let boxes = folder::owning(common, printer, "try").await?;
+        folder::change(common, printer, "try", async |boxes| {
             let mut steps = Steps { printer, common, boxes, report: Report::default() };
-            let backend = steps.choose(self.on.as_ref()).await?;
-            let handle = steps.acquire(&backend).await?;
-            let used = steps.use_it(&handle).await;
+            let able = steps.choose(self.on.as_ref()).await?;
+            let (handle, backend) = steps.acquire(&able).await?;
+            let used = tokio::select! {
+                biased;
+                used = steps.use_it(&handle) => used,
+                // What was made is taken back all the same.
+                _ = tokio::signal::ctrl_c() => Err(Error::cancelled("the try was interrupted").into()),
+            };
             let released = steps.release(&handle).await;
             used.and(released)?;
             printer.answer(&steps.report, || format!("All of it works, on {backend}."))?;
@@ -102,8 +106,8 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// The first backend that offers plain Linux and can make a box of it now; its image is built where it is due.
-    async fn choose(&mut self, only: Option<&BackendId>) -> Result<BackendId, Fault> {
+    /// The backends that offer plain Linux and answer, in order. The first one's image is built where it is missing.
+    async fn choose(&mut self, only: Option<&BackendId>) -> Result<Vec<BackendId>, Fault> {
         let began = Instant::now();
         let kinds = self.boxes.kinds().await;
         let kind = KindId::parse("linux")?;
@@ -115,19 +119,18 @@ impl Steps<'_> {
             .collect();
         let (images, _) = self.boxes.images().await;
         let mut passed: Vec<String> = kinds.troubles.clone();
-        for backend in able {
+        for (at, backend) in able.iter().enumerate() {
             let missing = images
                 .iter()
-                .any(|on| on.backend == backend && on.image.kind == kind && on.image.build.is_none());
-            if missing && let Err(fault) = self.build_image(&backend, &kind).await {
+                .any(|on| on.backend == *backend && on.image.kind == kind && on.image.build.is_none());
+            if missing && let Err(fault) = self.build_image(backend, &kind).await {
                 passed.push(format!("{backend}: {}", fault.one_line()));
                 continue;
             }
             let why =
                 if passed.is_empty() { String::new() } else { format!("; not {}", passed.join("; not ")) };
             self.done("choose", began.elapsed(), format!("{backend}{why}"))?;
-            self.report.backend = Some(backend.clone());
-            return Ok(backend);
+            return Ok(able[at..].to_vec());
         }
         Err(Error::unavailable("no backend can make a Linux box now")
             .fix("look at `bbbox kinds`, and at what `bbbox config show` says")
@@ -140,21 +143,26 @@ impl Steps<'_> {
         let events = self.boxes.events();
         let operation = self.boxes.begin_image_build(backend, kind)?;
         let progress = Progress::new(self.printer, format!("building the image of {kind} on {backend}"));
-        settle(&self.boxes, events, &operation, &progress).await?;
+        settle(self.boxes, events, &operation, &progress).await?;
         self.done("image", began.elapsed(), format!("built on {backend}"))
     }
 
-    async fn acquire(&mut self, backend: &BackendId) -> Result<BoxHandle, Fault> {
+    /// A box on the first of `able` that has room.
+    async fn acquire(&mut self, able: &[BackendId]) -> Result<(BoxHandle, BackendId), Fault> {
         let began = Instant::now();
         let events = self.boxes.events();
-        let (operation, handle) = self.boxes.begin_acquire(Acquire::kind("linux").on(backend.as_str()))?;
-        let progress = Progress::new(self.printer, format!("acquiring a box on {backend}"));
-        settle(&self.boxes, events, &operation, &progress).await?;
+        let ask = able.iter().fold(Acquire::kind("linux"), |ask, backend| ask.on(backend.as_str()));
+        let (operation, handle) = self.boxes.begin_acquire(ask)?;
+        let progress = Progress::new(self.printer, "acquiring a box");
+        settle(self.boxes, events, &operation, &progress).await?;
         let record = handle.record()?;
+        let backend = record.backend.clone().ok_or_else(|| Error::failed("the new box names no backend"))?;
+        self.report.backend = Some(backend.clone());
         let facts = record.guest.iter().flat_map(|guest| &guest.facts);
         let facts: String = facts.map(|(name, value)| format!(", {name} {value}")).collect();
-        self.done("acquire", began.elapsed(), format!("{} with {}{facts}", record.name, record.size))?;
-        Ok(handle)
+        let said = format!("{} on {backend} with {}{facts}", record.name, record.size);
+        self.done("acquire", began.elapsed(), said)?;
+        Ok((handle, backend))
     }
 
     async fn use_it(&mut self, handle: &BoxHandle) -> Result<(), Fault> {

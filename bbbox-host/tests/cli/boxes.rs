@@ -1,8 +1,13 @@
 //! A box's life through the command, and what happens to two commands on one folder.
 
+use std::{
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
+
 use bbbox::boxes::Boxes;
 
-use crate::Folder;
+use crate::{Folder, signal};
 
 #[test]
 fn each_verb_of_a_life_prints_one_value_for_a_program() {
@@ -25,6 +30,11 @@ fn each_verb_of_a_life_prints_one_value_for_a_program() {
     assert!(folder.json(&["install-id"])["install"].as_str().is_some_and(|id| id.starts_with("in")));
     assert_eq!(folder.json(&["release", "work"])[0]["id"], record["id"]);
     assert_eq!(folder.json(&["list"]), serde_json::json!([]));
+    let log = folder.json(&["log", record["id"].as_str().unwrap()]);
+    assert_eq!(
+        log.as_array().and_then(|log| log.last()).map(|event| &event["kind"]),
+        Some(&"released".into())
+    );
 }
 
 #[test]
@@ -60,7 +70,7 @@ fn commands_that_change_something_at_once_wait_for_each_other() {
     let all: Vec<_> = names
         .map(|name| {
             let words = ["acquire", "linux", "--on", "local", "--size", "small", "--name", name];
-            folder.spawn(&words, std::process::Stdio::null())
+            folder.spawn(&words, Stdio::null())
         })
         .into_iter()
         .collect();
@@ -78,5 +88,18 @@ fn the_first_command_does_the_main_job_and_leaves_no_box() {
     let steps: Vec<_> = report["steps"].as_array().unwrap().iter().map(|step| &step["step"]).collect();
     assert_eq!(steps.first().and_then(|step| step.as_str()), Some("choose"));
     assert_eq!(steps.last().and_then(|step| step.as_str()), Some("release"));
+    assert_eq!(folder.json(&["list"]), serde_json::json!([]));
+}
+
+#[test]
+fn a_try_that_is_interrupted_leaves_no_box() {
+    let folder = Folder::new();
+    let mut child = folder.spawn(&["try", "--on", "local"], Stdio::null());
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    while !lines.next().unwrap().unwrap().starts_with("acquire ") {}
+    signal(&child, "INT");
+    let rest: Vec<_> = lines.map(Result::unwrap).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(9));
+    assert!(rest.last().is_some_and(|line| line.starts_with("release ")), "{rest:?}");
     assert_eq!(folder.json(&["list"]), serde_json::json!([]));
 }
