@@ -37,7 +37,8 @@ impl fmt::Debug for Command {
 /// A command with what it runs in.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JobSpec {
-    /// The job's ID, when the caller chose it. The same ID said again is the same job, not a second one.
+    /// The job's ID, when the caller chose it. The same ID said again is the same job, not a second one, for
+    /// as long as the box keeps it: until the command after the one that fetched its whole result.
     pub id: Option<JobId>,
     /// What to run.
     pub command: Command,

@@ -152,13 +152,16 @@ impl Slot {
     }
 
     pub(super) fn fetched(&self, job: &JobId) {
-        lock(&self.notes).fetched.push(job.clone());
+        let mut notes = lock(&self.notes);
+        if !notes.fetched.contains(job) {
+            notes.fetched.push(job.clone());
+        }
     }
 
-    /// What the next command does beside its own work: removes the jobs whose result is fetched, now and then those
+    /// What a command does beside its own work: removes the jobs whose result is fetched, now and then those
     /// older than 7 days, and makes directories ahead.
-    pub(super) async fn keep_house(&self, env: &dyn Env, runner: &Runner) {
-        let (make, remove, tidy) = {
+    pub(super) async fn keep_house(&self, env: &dyn Env, runner: &Runner, command: &JobId) {
+        let (make, remove, tidy): (_, Vec<JobId>, _) = {
             let mut notes = lock(&self.notes);
             let now = env.now();
             let tidy =
@@ -172,7 +175,11 @@ impl Slot {
                 Vec::new()
             };
             notes.ahead.extend(make.iter().cloned());
-            (make, std::mem::take(&mut notes.fetched), tidy)
+            // The command itself may be one whose result was fetched before, asked for again by its ID.
+            let (keep, remove) =
+                std::mem::take(&mut notes.fetched).into_iter().partition(|job| job == command);
+            notes.fetched = keep;
+            (make, remove, tidy)
         };
         // When the runner is lost, the directories stay until they are 7 days old, and IDs need none made ahead.
         let _ = runner.keep_house(&make, &remove, tidy).await;

@@ -78,7 +78,7 @@ impl Session {
     /// names.
     pub async fn start(&self, spec: &JobSpec) -> Result<JobId> {
         let launched = self.launch(spec).await?;
-        self.slot.keep_house(&*self.env, &launched.runner).await;
+        self.slot.keep_house(&*self.env, &launched.runner, &launched.job).await;
         Ok(launched.job)
     }
 
@@ -315,7 +315,7 @@ impl Session {
     }
 
     async fn settled(&self, job: &JobId, runner: &Runner, outcome: Outcome) -> Result<(Status, Output)> {
-        self.slot.keep_house(&*self.env, runner).await;
+        self.slot.keep_house(&*self.env, runner, job).await;
         match outcome {
             Outcome::Ended { status, output } => Ok((status, output)),
             Outcome::Refused(why) => Err(refused(job, why)),
