@@ -80,6 +80,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// How many job directories are made ahead.
 const AHEAD: usize = 8;
+/// Commands that follow each other faster than this have what is to be removed removed together: a process for each
+/// would cost a fifth of a command.
+const BURST: SignedDuration = SignedDuration::from_millis(100);
 
 /// One box's runner, and what is remembered between its commands.
 #[derive(Default)]
@@ -104,6 +107,7 @@ struct Notes {
     ahead: VecDeque<JobId>,
     /// Jobs whose whole result the caller has: the next command removes them.
     fetched: Vec<JobId>,
+    removed: Option<Timestamp>,
     tidied: Option<Timestamp>,
 }
 
@@ -161,7 +165,7 @@ impl Slot {
     /// What a command does beside its own work: removes the jobs whose result is fetched, now and then those
     /// older than 7 days, and makes directories ahead.
     pub(super) async fn keep_house(&self, env: &dyn Env, runner: &Runner, command: &JobId) {
-        let (make, remove, tidy): (_, Vec<JobId>, _) = {
+        let (make, remove, tidy) = {
             let mut notes = lock(&self.notes);
             let now = env.now();
             let tidy =
@@ -175,10 +179,14 @@ impl Slot {
                 Vec::new()
             };
             notes.ahead.extend(make.iter().cloned());
-            // The command itself may be one whose result was fetched before, asked for again by its ID.
-            let (keep, remove) =
-                std::mem::take(&mut notes.fetched).into_iter().partition(|job| job == command);
-            notes.fetched = keep;
+            let mut remove = Vec::new();
+            if notes.fetched.len() >= AHEAD
+                || notes.removed.is_none_or(|at| now.duration_since(at).abs() >= BURST)
+            {
+                // The command itself may be one whose result was fetched before, asked for again by its ID.
+                (notes.fetched, remove) = notes.fetched.drain(..).partition(|job| job == command);
+                notes.removed = Some(now);
+            }
             (make, remove, tidy)
         };
         // When the runner is lost, the directories stay until they are 7 days old, and IDs need none made ahead.

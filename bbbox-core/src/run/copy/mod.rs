@@ -20,9 +20,10 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
     sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::oneshot,
@@ -35,6 +36,7 @@ use self::{
 };
 use super::{posix, session::Session};
 use crate::{
+    env::Env,
     error::{Error, ErrorKind, Result},
     transport::{Source, Transport},
 };
@@ -43,6 +45,9 @@ const COPY_IN: &str =
     concat!(include_str!("../../../guest/verify.sh"), include_str!("../../../guest/copy-in.sh"));
 const COPY_OUT: &str =
     concat!(include_str!("../../../guest/verify.sh"), include_str!("../../../guest/copy-out.sh"));
+/// How much of a stream is gathered before it goes to a thread, and how long at most.
+const PIECE: usize = 256 * 1024;
+const LINGER: Duration = Duration::from_millis(5);
 /// From this size on the transport's faster way is worth its own start.
 const LARGE: u64 = 1 << 20;
 
@@ -81,7 +86,7 @@ impl Session {
         let mut tree = blocking(move || Tree::look(&from)).await?;
         let copied =
             Copied { files: tree.files, bytes: tree.bytes, skipped: std::mem::take(&mut tree.skipped) };
-        let script = in_script(remote.as_ref(), &name_of(local), &nonce, tree.is_dir)?;
+        let script = in_script(remote.as_ref(), &name_of(local), &nonce, &tree)?;
         let transport = self.transport().await?;
         let mut guard = Guard::start(&*transport, &script).await?;
         let moved = AtomicU64::new(0);
@@ -133,7 +138,8 @@ impl Session {
             );
             let target =
                 blocking(move || Target::look(&to, Path::new(OsStr::from_bytes(&name)), is_dir)).await?;
-            let arriving = receive(&mut guard, &*transport, &ready, (target, nonce), &count).await?;
+            let arriving =
+                receive(&*self.env, &mut guard, &*transport, &ready, (target, nonce), &count).await?;
             let Arriving { list, sum, verdict, done } = arriving;
             guard.check(list, sum).await?;
             let _ = verdict.send(());
@@ -189,10 +195,10 @@ fn name_of(path: &Path) -> Vec<u8> {
     path.file_name().unwrap_or(OsStr::new("copy")).as_bytes().to_vec()
 }
 
-fn in_script(remote: &[u8], name: &[u8], stage: &str, is_dir: bool) -> Result<Vec<u8>> {
+fn in_script(remote: &[u8], name: &[u8], stage: &str, tree: &Tree) -> Result<Vec<u8>> {
     let remote = plain(remote)?;
     let trimmed = match remote.iter().rposition(|b| *b != b'/') {
-        Some(last) if is_dir => &remote[..=last],
+        Some(last) if tree.is_dir => &remote[..=last],
         Some(_) => remote,
         None => b"/",
     };
@@ -201,12 +207,15 @@ fn in_script(remote: &[u8], name: &[u8], stage: &str, is_dir: bool) -> Result<Ve
         Some(at) => (&trimmed[..at], &trimmed[at + 1..]),
         None => (&b"."[..], trimmed),
     };
-    let kind = if is_dir { "dir" } else { "file" };
+    let kind = if tree.is_dir { "dir" } else { "file" };
+    let size = tree.bytes.to_string();
     let mut script = Vec::new();
     let words = [("bb_target", trimmed), ("bb_dir", dir), ("bb_last", last), ("bb_name", name)];
-    for (variable, value) in
-        words.into_iter().chain([("bb_stage", stage.as_bytes()), ("bb_kind", kind.as_bytes())])
-    {
+    for (variable, value) in words.into_iter().chain([
+        ("bb_stage", stage.as_bytes()),
+        ("bb_kind", kind.as_bytes()),
+        ("bb_size", size.as_bytes()),
+    ]) {
         script.extend_from_slice(variable.as_bytes());
         script.push(b'=');
         posix::put_word(&mut script, value)?;
@@ -318,6 +327,7 @@ struct Arriving {
 /// Receives a source into a stage. The thread that holds the stage places it at the verdict, and removes it when
 /// none comes: also when whoever asked is gone.
 async fn receive(
+    env: &dyn Env,
     guard: &mut Guard,
     transport: &dyn Transport,
     ready: &OutReady,
@@ -359,11 +369,11 @@ async fn receive(
         }
     });
     let pumped = match packed {
-        Some(mut source) => pump_pieces(&mut source, to, count).await,
+        Some(mut source) => pump_pieces(env, &mut source, to, count).await,
         None => {
             guard.say(b"tar\n").await?;
             guard.tar_started();
-            pump_pieces(guard.stdout(), to, count).await
+            pump_pieces(env, guard.stdout(), to, count).await
         }
     };
     let (list, sum) = told.await.map_err(|_| Error::failed("the copy's thread ended"))??;
@@ -373,19 +383,28 @@ async fn receive(
 
 /// Passes a tar stream to the thread, to the stream's end or until the thread has seen the archive's end.
 async fn pump_pieces(
+    env: &dyn Env,
     from: &mut Source,
     to: tokio::sync::mpsc::Sender<Bytes>,
     count: &(impl Fn(u64) + Sync),
 ) -> Result<(), Fault> {
+    let mut piece = BytesMut::with_capacity(PIECE);
     loop {
-        let mut piece = Vec::with_capacity(256 * 1024);
+        // A thread that is woken for each small piece would cost more than the bytes do.
         let read = tokio::select! {
-            read = from.read_buf(&mut piece) => read,
+            biased;
+            read = from.read_buf(&mut piece) => Some(read.map_err(cut)?),
+            () = env.sleep(LINGER), if !piece.is_empty() => None,
             () = to.closed() => return Ok(()),
         };
-        let n = read.map_err(cut)?;
-        count(n as u64);
-        if n == 0 || to.send(piece.into()).await.is_err() {
+        count(read.unwrap_or(0) as u64);
+        if !piece.is_empty() && (piece.len() >= PIECE / 2 || matches!(read, None | Some(0))) {
+            if to.send(piece.split().freeze()).await.is_err() {
+                return Ok(());
+            }
+            piece.reserve(PIECE);
+        }
+        if read == Some(0) {
             return Ok(());
         }
     }

@@ -138,6 +138,8 @@ impl Tree {
             return tar.append_data(&mut header, name, io::empty()).map_err(not_sent);
         }
         let path = self.path(&item.below);
+        // The box reads a single file while it comes, when it may belong to another user yet.
+        let mode = if self.is_dir { mode } else { mode | 0o444 };
         let mut header = header(owner, EntryType::Regular, mode, at);
         header.set_size(item.meta.len());
         let file = File::open(&path).map_err(|error| unread(&path, error))?;
