@@ -344,6 +344,10 @@ async fn killed_job(handle: BoxHandle) -> Verdict {
 async fn lost_job(handle: BoxHandle) -> Verdict {
     let session = handle.session()?;
     let job = session.start(&JobSpec::script("echo begun; sleep 300")).await?;
+    // Launched is not begun: a stop at once may come before its first words.
+    while session.read(&job, Stream::Stdout, 0, 100).await?.0.is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     handle.stop(true).await?;
     handle.start().await?;
     let session = handle.session()?;
