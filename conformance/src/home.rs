@@ -186,6 +186,20 @@ pub(crate) async fn resize(lab: &Lab, handle: &BoxHandle, size: Size) -> Verdict
     Ok(())
 }
 
+/// Gives `body` a box of its own.
+pub(crate) fn in_a_box(
+    lab: Lab,
+    body: fn(BoxHandle) -> BoxFuture<'static, Verdict>,
+) -> BoxFuture<'static, Verdict> {
+    Box::pin(async move {
+        let home = Home::new(&lab)?;
+        let handle = home.acquire().await?;
+        let verdict = body(handle.clone()).await;
+        handle.release(true).await?;
+        verdict
+    })
+}
+
 /// The guest that a box's record names.
 pub(crate) fn guest_of(handle: &BoxHandle) -> Verdict<Guest> {
     handle.record()?.guest.ok_or_else(|| Stop::Failed("the box's record names no guest".to_owned()))

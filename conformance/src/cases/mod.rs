@@ -2,6 +2,7 @@
 
 mod acquire;
 mod change;
+mod copies;
 mod exits;
 mod inside;
 mod life;
@@ -31,6 +32,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         inside::CASES,
         life::CASES,
         runs::CASES,
+        copies::CASES,
         sweep::CASES,
         lost::CASES,
         room::CASES,

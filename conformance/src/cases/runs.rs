@@ -11,13 +11,13 @@ use bbbox::{
     run::{JobSpec, JobState, RunResult, Signal, Signalled, Stream},
     transport::Exit,
 };
-use futures::{StreamExt, TryStreamExt, future::BoxFuture, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
     ability,
     case::{Case, Cost, Verdict, ensure, ensure_eq, failed},
-    home::{Home, out, ran},
-    lab::{Lab, noise, random},
+    home::{in_a_box, out, ran},
+    lab::{noise, random},
 };
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -136,17 +136,6 @@ pub(super) const CASES: &[Case] = &[
         body: |lab| in_a_box(lab, |handle| Box::pin(lost_job(handle))),
     },
 ];
-
-/// Gives `body` a box of its own.
-fn in_a_box(lab: Lab, body: fn(BoxHandle) -> BoxFuture<'static, Verdict>) -> BoxFuture<'static, Verdict> {
-    Box::pin(async move {
-        let home = Home::new(&lab)?;
-        let handle = home.acquire().await?;
-        let verdict = body(handle.clone()).await;
-        handle.release(true).await?;
-        verdict
-    })
-}
 
 async fn every_code(handle: BoxHandle) -> Verdict {
     let ends = stream::iter(0..=255_u8).map(|code| {
