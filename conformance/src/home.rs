@@ -67,11 +67,11 @@ impl Home {
             clock: Arc::default(),
             boxes: None,
         };
-        home.open(backend)?;
+        home.boxes = Some(home.open(backend)?);
         Ok(home)
     }
 
-    fn open(&mut self, backend: Option<Arc<dyn Backend>>) -> Verdict {
+    fn open(&self, backend: Option<Arc<dyn Backend>>) -> Result<Boxes> {
         let mut builder = Boxes::builder()
             .data(self.folder.path())
             .embedder(Arc::clone(&self.threads) as Arc<dyn Embedder>)
@@ -81,8 +81,7 @@ impl Home {
         }
         let boxes = builder.open()?;
         boxes.set_install_id(&self.install)?;
-        self.boxes = Some(boxes);
-        Ok(())
+        Ok(boxes)
     }
 
     /// The program ends and begins again over the same folder.
@@ -94,7 +93,19 @@ impl Home {
     /// The same, over another backend or none.
     pub(crate) async fn restart_with(&mut self, backend: Option<Arc<dyn Backend>>) -> Verdict {
         self.end().await?;
-        self.open(backend)
+        loop {
+            match self.open(backend.clone()) {
+                // The last task of the program that ended may still be letting go of the folder.
+                Err(error) if error.kind() == ErrorKind::Busy => {
+                    self.lab.see(error.chain());
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                opened => {
+                    self.boxes = Some(opened?);
+                    return Ok(());
+                }
+            }
+        }
     }
 
     /// The program ends, once what it does is done.

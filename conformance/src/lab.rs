@@ -43,7 +43,11 @@ struct Inner {
     claimed: Mutex<Vec<Guest>>,
     seen: Mutex<String>,
     leaves_nothing: AtomicBool,
+    secrets: Secrets,
 }
+
+/// The secrets that a run used.
+pub(crate) type Secrets = Arc<Mutex<Vec<String>>>;
 
 impl std::fmt::Debug for Lab {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -92,7 +96,12 @@ impl Said {
 }
 
 impl Lab {
-    pub(crate) fn new(subject: Arc<dyn Subject>, backend: Arc<dyn Backend>, abilities: Abilities) -> Self {
+    pub(crate) fn new(
+        subject: Arc<dyn Subject>,
+        backend: Arc<dyn Backend>,
+        abilities: Abilities,
+        secrets: Secrets,
+    ) -> Self {
         Self(Arc::new(Inner {
             subject,
             backend,
@@ -102,6 +111,7 @@ impl Lab {
             claimed: Mutex::default(),
             seen: Mutex::default(),
             leaves_nothing: AtomicBool::new(false),
+            secrets,
         }))
     }
 
@@ -278,6 +288,13 @@ impl Lab {
         Ok(())
     }
 
+    /// A word that must stand in no log and no file of bb-box's.
+    pub(crate) fn secret(&self) -> String {
+        let word = format!("secret-{:016x}{:016x}", random(), random());
+        lock(&self.0.secrets).push(word.clone());
+        word
+    }
+
     /// Notes what was seen last, for when the case is killed.
     pub(crate) fn see(&self, words: impl Into<String>) {
         *lock(&self.0.seen) = words.into();
@@ -325,7 +342,7 @@ impl Lab {
     }
 }
 
-fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -4,6 +4,7 @@
 
 mod backends;
 mod crash;
+mod log;
 mod print;
 
 use std::{process::ExitCode, sync::Arc};
@@ -77,7 +78,20 @@ async fn run(Run { backend, json, only }: Run) -> ExitCode {
         }
     };
     let told: Listener = if json { Arc::new(print::line) } else { Arc::new(print::brief) };
-    let report = conformance::run(subject, Options { only, told: Some(told) }).await;
+    let log = match log::begin() {
+        Ok(log) => log,
+        Err(error) => {
+            print::problem(&format!("could not begin a log: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut report =
+        conformance::run(subject, Options { only, told: Some(told), ..Options::default() }).await;
+    let secrets = log.without(&report.secrets);
+    if json {
+        print::line(&secrets);
+    }
+    report.cases.push(secrets);
     if json {
         print::counts(&report);
     } else {

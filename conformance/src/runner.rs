@@ -29,19 +29,26 @@ pub type Listener = Arc<dyn Fn(&Told) + Send + Sync>;
 pub struct Options {
     /// Only the cases whose name or promise holds this.
     pub only: Option<String>,
+    /// None of the cases whose name holds this.
+    pub without: Option<String>,
     /// Is told of each case as it ends.
     pub told: Option<Listener>,
 }
 
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("only", &self.only).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("only", &self.only)
+            .field("without", &self.without)
+            .finish_non_exhaustive()
     }
 }
 
 impl Options {
     fn takes(&self, case: &Case) -> bool {
-        self.only.as_ref().is_none_or(|only| case.name.contains(only) || case.promise.contains(only))
+        let holds = |word: &String| case.name.contains(word);
+        self.only.as_ref().is_none_or(|only| holds(only) || case.promise.contains(only))
+            && !self.without.as_ref().is_some_and(holds)
     }
 }
 
@@ -63,12 +70,14 @@ pub async fn run(subject: Arc<dyn Subject>, options: Options) -> Report {
         Err(stop) => {
             return Report {
                 cases: vec![tell(told("the-provider-is-ready", "offers-are-of-known-kinds", Err(stop), 0))],
+                secrets: Vec::new(),
             };
         }
     };
     let permits = subject.boxes_at_once().max(1);
     let room = Arc::new(Semaphore::new(permits as usize));
     let (mut running, mut cases_told, mut installs) = (FuturesUnordered::new(), Vec::new(), Vec::new());
+    let secrets = crate::lab::Secrets::default();
     let taken = || cases::all().enumerate().filter(|(_, case)| options.takes(case));
     // Those that need the provider for themselves come last: nothing then waits for them.
     let (shared, alone): (Vec<_>, Vec<_>) = taken().partition(|(_, case)| case.cost != Cost::Alone);
@@ -77,7 +86,8 @@ pub async fn run(subject: Arc<dyn Subject>, options: Options) -> Report {
             cases_told.push((at, tell(told(case.name, case.promise, Err(Stop::Skipped(reason)), 0))));
             continue;
         }
-        let lab = Lab::new(Arc::clone(&subject), Arc::clone(&backend), abilities.clone());
+        let lab =
+            Lab::new(Arc::clone(&subject), Arc::clone(&backend), abilities.clone(), Arc::clone(&secrets));
         installs.extend(lab.installs());
         let room = Arc::clone(&room);
         let known = subject.known().iter().find(|known| known.case == case.name).map(|known| known.reason);
@@ -94,10 +104,12 @@ pub async fn run(subject: Arc<dyn Subject>, options: Options) -> Report {
         cases_told.push((at, tell(told)));
     }
     cases_told.sort_by_key(|(at, _)| *at);
-    let mut report = Report { cases: cases_told.into_iter().map(|(_, told)| told).collect() };
+    let mut report =
+        Report { cases: cases_told.into_iter().map(|(_, told)| told).collect(), secrets: Vec::new() };
     let began = Instant::now();
     let left = nothing_is_left(&*backend, &installs).await;
     report.cases.push(tell(told("nothing-is-left", "release-confirms", left, ms_since(began))));
+    report.secrets.clone_from(&crate::lab::lock(&secrets));
     report
 }
 

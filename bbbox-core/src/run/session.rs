@@ -32,6 +32,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// - *Promise* `a-runs-end-is-true`: its code or signal, told when its shell has ended, never a guess.
 ///   `a-runs-bytes-are-bytes`: words, scripts, input and output pass unharmed, each stream in its order.
 ///   `a-job-outlives-its-caller`: and is found again by its ID.
+///   `a-secret-stays-secret`: a variable's value is in no argument, file, log or error.
 ///   `a-copy-arrives-whole-or-not-at-all`: a copy that is cut off leaves the old files.
 #[derive(Clone)]
 pub struct Session {

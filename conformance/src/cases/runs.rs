@@ -16,8 +16,8 @@ use futures::{StreamExt, TryStreamExt, stream};
 use crate::{
     ability,
     case::{Case, Cost, Verdict, ensure, ensure_eq, failed},
-    home::{in_a_box, out, ran},
-    lab::{noise, random},
+    home::{Home, in_a_box, out, ran},
+    lab::{Lab, noise, random},
 };
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -112,6 +112,14 @@ pub(super) const CASES: &[Case] = &[
         body: |lab| in_a_box(lab, |handle| Box::pin(fifty_at_once(handle))),
     },
     Case {
+        name: "a-secret-stays-out-of-arguments-files-and-errors",
+        promise: "a-secret-stays-secret",
+        needs: ability::linux_sh,
+        cost: Cost::Boxes(1),
+        limit: LIMIT,
+        body: |lab| Box::pin(secret_stays_secret(lab)),
+    },
+    Case {
         name: "a-job-said-again-is-the-same-job",
         promise: "a-job-outlives-its-caller",
         needs: ability::sh,
@@ -136,6 +144,35 @@ pub(super) const CASES: &[Case] = &[
         body: |lab| in_a_box(lab, |handle| Box::pin(lost_job(handle))),
     },
 ];
+
+/// A variable's value is in no argument, no file, no debug text and, as the end of a run checks, no log.
+async fn secret_stays_secret(lab: Lab) -> Verdict {
+    let home = Home::new(&lab)?;
+    let handle = home.acquire().await?;
+    let secret = lab.secret();
+    let spec = JobSpec::script("echo begun; sleep 300").env("SECRET", secret.clone());
+    ensure!(!format!("{spec:?}").contains(&secret), "it is in the debug text of a job");
+    let length = JobSpec::script("printf %s \"$SECRET\" | wc -c").env("SECRET", secret.clone());
+    let seen = ran(&handle, length).await?.stdout.whole().unwrap_or_default();
+    ensure_eq!(String::from_utf8_lossy(&seen).trim(), secret.len().to_string(), "how long it is in the box");
+    let job = handle.session()?.start(&spec).await?;
+    let look = "cat /proc/[0-9]*/cmdline 2>/dev/null; find ~ -type f -exec cat {} + 2>/dev/null; true";
+    let (mut all, mut none) = (Vec::new(), Vec::new());
+    handle.session()?.stream(&JobSpec::script(look), None, &mut all, &mut none).await?;
+    ensure!(!holds(&all, &secret), "it is in an argument or in a file of the box");
+    let wrong = JobSpec::script("true").dir("no/such/dir").env("SECRET", secret.clone());
+    ensure!(!format!("{:?}", handle.run(wrong).await).contains(&secret), "it is in an error");
+    handle.session()?.signal(&job, Signal::Kill).await?;
+    handle.release(true).await?;
+    for file in std::fs::read_dir(home.folder())?.flatten().filter(|file| file.path().is_file()) {
+        ensure!(!holds(&std::fs::read(file.path())?, &secret), "it is in {}", file.path().display());
+    }
+    Ok(())
+}
+
+fn holds(all: &[u8], word: &str) -> bool {
+    all.windows(word.len()).any(|part| part == word.as_bytes())
+}
 
 async fn every_code(handle: BoxHandle) -> Verdict {
     let ends = stream::iter(0..=255_u8).map(|code| {

@@ -121,7 +121,7 @@ impl Crash {
             }
         }
         bystander.release(true).await?;
-        Ok(Report { cases: told })
+        Ok(Report::from(told))
     }
 
     /// Every death of one operation that is tried here.
