@@ -3,15 +3,22 @@
 //! Everything in this crate takes them from an [`Env`], so that a whole run can be played again from a seed on a
 //! clock that stands still, and so that a test can end the process at any point it names.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 /// Time, chance and the points at which a run may end or another task may go first.
 pub trait Env: Send + Sync {
-    /// The time now. It may jump; nothing here relies on it going forward.
+    /// The time now, for what is stored and for people. It may jump, so nothing is measured by it.
     fn now(&self) -> Timestamp;
+    /// The time since some moment before the first call. It goes as [`Self::sleep`] waits and never jumps: every
+    /// deadline and every duration within one process is measured by it.
+    fn elapsed(&self) -> Duration;
     /// A random number.
     fn random(&self) -> u64;
     /// Waits.
@@ -20,7 +27,10 @@ pub trait Env: Send + Sync {
     fn point(&self, at: &str) -> BoxFuture<'static, ()>;
 }
 
-/// The machine's own clock and random numbers.
+/// What [`SystemEnv::elapsed`](Env::elapsed) counts from.
+static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// The machine's own clocks and random numbers.
 #[derive(Clone, Copy, Default)]
 pub struct SystemEnv;
 
@@ -33,6 +43,10 @@ impl fmt::Debug for SystemEnv {
 impl Env for SystemEnv {
     fn now(&self) -> Timestamp {
         Timestamp::now()
+    }
+
+    fn elapsed(&self) -> Duration {
+        BEGAN.elapsed()
     }
 
     fn random(&self) -> u64 {

@@ -118,9 +118,6 @@ pub struct BoxRecord {
     pub capabilities: Option<Capabilities>,
     /// When it was asked for.
     pub made: Timestamp,
-    /// By when it must answer, while it is being made.
-    #[serde(default)]
-    pub ready_by: Option<Timestamp>,
     /// How long each step of making it took.
     #[serde(default)]
     pub timings: Vec<Timing>,
@@ -174,7 +171,6 @@ impl BoxRecord {
             guest: None,
             capabilities: None,
             made,
-            ready_by: None,
             timings: Vec::new(),
             trouble: None,
             before: None,

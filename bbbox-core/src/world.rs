@@ -3,11 +3,11 @@
 //! One value that every operation shares. It decides nothing.
 
 use std::{
-    sync::{Arc, PoisonError, RwLock},
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
-use jiff::Timestamp;
 use rusqlite::Connection;
 use tokio_util::sync::CancellationToken;
 
@@ -30,8 +30,9 @@ pub(crate) struct World {
     pub(crate) env: Arc<dyn Env>,
     pub(crate) embedder: Arc<dyn Embedder>,
     pub(crate) runners: Runners,
-    /// When this process opened the store: what was under way before then gets its time anew.
-    pub(crate) opened: Timestamp,
+    /// By when each box that is being made must answer, as [`Env::elapsed`] counts. It is not stored: after a
+    /// restart a box gets its time anew.
+    deadlines: Mutex<HashMap<BoxId, Duration>>,
     registry: RwLock<Arc<Registry>>,
     install: RwLock<InstallId>,
 }
@@ -57,7 +58,7 @@ pub(crate) struct Parts {
 impl World {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
-            opened: parts.env.now(),
+            deadlines: Mutex::default(),
             store: parts.store,
             env: parts.env,
             embedder: parts.embedder,
@@ -125,15 +126,32 @@ impl World {
         });
     }
 
-    /// Runs `work` until `deadline`. Past it, `cancel` is cancelled, and `work` gets ten seconds to end by itself.
+    /// Gives the box `time` from now until it must answer.
+    pub(crate) fn give_time(&self, id: &BoxId, time: Duration) {
+        let mut deadlines = self.deadlines.lock().unwrap_or_else(PoisonError::into_inner);
+        deadlines.insert(id.clone(), self.env.elapsed() + time);
+    }
+
+    /// By when the box must answer. It is given `time` from now if this process gave it none yet.
+    pub(crate) fn deadline(&self, id: &BoxId, time: Duration) -> Duration {
+        let mut deadlines = self.deadlines.lock().unwrap_or_else(PoisonError::into_inner);
+        *deadlines.entry(id.clone()).or_insert_with(|| self.env.elapsed() + time)
+    }
+
+    /// Says that the box is not being made any more.
+    pub(crate) fn drop_deadline(&self, id: &BoxId) {
+        self.deadlines.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    /// Runs `work` until `deadline`, as [`Env::elapsed`] counts. Past it, `cancel` is cancelled, and `work` gets ten seconds to end by itself.
     pub(crate) async fn until<T>(
         &self,
-        deadline: Timestamp,
+        deadline: Duration,
         cancel: &CancellationToken,
         work: impl Future<Output = Result<T>>,
     ) -> InTime<T> {
         tokio::pin!(work);
-        let left = Duration::try_from(deadline.duration_since(self.env.now())).unwrap_or_default();
+        let left = deadline.saturating_sub(self.env.elapsed());
         tokio::select! {
             biased;
             done = &mut work => return InTime::Done(done),

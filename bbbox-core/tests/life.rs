@@ -2,22 +2,36 @@
 #![cfg(all(feature = "local", target_os = "linux"))]
 #![allow(clippy::unwrap_used)]
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use bbbox_core::{
     ErrorKind,
     boxes::{Acquire, BoxHandle, Boxes},
+    env::{Env, SystemEnv},
     id::{BackendId, BoxName, InstallId, RequestId},
     local::{Local, LocalConfig},
     record::BoxState,
     run::{JobSpec, RunResult},
     size::SizeChoice,
 };
+use futures::future::BoxFuture;
+use jiff::Timestamp;
 use tempfile::TempDir;
 
 fn open(data: &Path, guests: &Path) -> Boxes {
+    open_with(data, guests, Arc::new(SystemEnv))
+}
+
+fn open_with(data: &Path, guests: &Path, env: Arc<dyn Env>) -> Boxes {
     let local = Local::open(BackendId::parse("local").unwrap(), LocalConfig::new(guests)).unwrap();
-    Boxes::builder().data(data).backend(Arc::new(local)).open().unwrap()
+    Boxes::builder().data(data).backend(Arc::new(local)).env(env).open().unwrap()
 }
 
 fn small() -> Acquire {
@@ -126,5 +140,67 @@ async fn what_is_refused_leaves_nothing() {
         assert_eq!(error.kind(), kind, "{error:?}");
         assert!(error.how_to_fix().is_some(), "{error:?}");
     }
+    assert!(boxes.list().unwrap().is_empty());
+}
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// The machine's clocks, of which one is set anew at every point of an operation.
+struct Jumpy {
+    points: AtomicU64,
+    /// Whether it is the clock on the wall, back and forth, or the one that durations are measured with, forward.
+    wall: bool,
+}
+
+impl Env for Jumpy {
+    fn now(&self) -> Timestamp {
+        let ahead = self.wall && self.points.load(Ordering::SeqCst) % 2 == 1;
+        SystemEnv.now() + if ahead { DAY } else { Duration::ZERO }
+    }
+
+    fn elapsed(&self) -> Duration {
+        let points = self.points.load(Ordering::SeqCst);
+        SystemEnv.elapsed() + if self.wall { Duration::ZERO } else { DAY * u32::try_from(points).unwrap() }
+    }
+
+    fn random(&self) -> u64 {
+        SystemEnv.random()
+    }
+
+    fn sleep(&self, time: Duration) -> BoxFuture<'static, ()> {
+        SystemEnv.sleep(time)
+    }
+
+    fn point(&self, at: &str) -> BoxFuture<'static, ()> {
+        self.points.fetch_add(1, Ordering::SeqCst);
+        SystemEnv.point(at)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumps_ends_no_acquire_and_time_that_passes_does() {
+    let (data, guests) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let wall = Arc::new(Jumpy { points: AtomicU64::default(), wall: true });
+    let boxes = open_with(data.path(), guests.path(), wall);
+    let handle = boxes.acquire(small()).await.unwrap();
+    let timings = handle.record().unwrap().timings;
+    assert!(!timings.is_empty());
+    for timing in timings {
+        assert!(timing.ms < 3_600_000, "{timing:?}");
+    }
+    handle.stop(false).await.unwrap();
+    handle.start().await.unwrap();
+    for operation in boxes.operations(100).unwrap() {
+        assert!(operation.ended.unwrap() >= operation.began, "{operation:?}");
+    }
+    handle.release(false).await.unwrap();
+    drop((boxes, handle));
+
+    let data = TempDir::new().unwrap();
+    let passing = Arc::new(Jumpy { points: AtomicU64::default(), wall: false });
+    let boxes = open_with(data.path(), guests.path(), passing);
+    let error = boxes.acquire(small()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Failed, "{error:?}");
+    assert!(error.chain().contains("within its time"), "{error:?}");
     assert!(boxes.list().unwrap().is_empty());
 }

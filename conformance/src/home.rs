@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -124,7 +124,7 @@ impl Home {
 
     /// Time passes for the install: its clock goes on, and nothing is waited for.
     pub(crate) fn pass(&self, time: Duration) {
-        self.clock.0.fetch_add(time.as_millis().try_into().unwrap_or(i64::MAX), Ordering::SeqCst);
+        self.clock.0.fetch_add(time.as_millis().try_into().unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
     /// The folder.
@@ -255,13 +255,23 @@ fn folder() -> Verdict<TempDir> {
     Ok(TempDir::with_prefix("bbbox-home-")?)
 }
 
-/// The machine's clock and chance, milliseconds ahead.
+/// The machine's clocks and chance, milliseconds ahead.
 #[derive(Default)]
-struct Clock(AtomicI64);
+struct Clock(AtomicU64);
+
+impl Clock {
+    fn ahead(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::SeqCst))
+    }
+}
 
 impl Env for Clock {
     fn now(&self) -> Timestamp {
-        SystemEnv.now() + Duration::from_millis(self.0.load(Ordering::SeqCst).unsigned_abs())
+        SystemEnv.now() + self.ahead()
+    }
+
+    fn elapsed(&self) -> Duration {
+        SystemEnv.elapsed() + self.ahead()
     }
 
     fn random(&self) -> u64 {

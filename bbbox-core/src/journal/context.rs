@@ -99,7 +99,7 @@ impl Context {
             Past::Todo(todo) => todo,
         };
         run.point(&todo.key, "write").await;
-        let began = run.now();
+        let began = run.begin();
         let written = run.transact(&todo, |tx| {
             let value = f(tx).map_err(Wrong::without_effect)?;
             run.done(tx, &todo, &value, began)?;
@@ -137,7 +137,7 @@ impl Context {
             Past::Todo(todo) => todo,
         };
         run.point(&todo.key, "look").await;
-        let began = run.now();
+        let began = run.begin();
         if let Err(wrong) = run.transact(&todo, |_| Ok(())) {
             return Err(run.went_wrong(&todo, ATTEMPTS, began, wrong).await);
         }

@@ -62,6 +62,13 @@ pub(super) struct Todo {
     pub(super) in_flight: bool,
 }
 
+/// When a run of a step began: the time that is stored, and what its duration is measured from.
+#[derive(Clone, Copy)]
+pub(super) struct Began {
+    at: Timestamp,
+    elapsed: Duration,
+}
+
 /// What went wrong in a step's transaction.
 pub(super) enum Wrong {
     /// The journal's own part.
@@ -103,6 +110,15 @@ impl Run {
 
     pub(super) fn now(&self) -> Timestamp {
         self.inner.env.now()
+    }
+
+    /// Notes that a run of a step begins.
+    pub(super) fn begin(&self) -> Began {
+        Began { at: self.now(), elapsed: self.inner.env.elapsed() }
+    }
+
+    fn took(&self, began: Began) -> Duration {
+        self.inner.env.elapsed().saturating_sub(began.elapsed)
     }
 
     pub(super) async fn point(&self, key: &str, at: &str) {
@@ -190,27 +206,21 @@ impl Run {
         tx: &Connection,
         todo: &Todo,
         value: &T,
-        began: Timestamp,
+        began: Began,
     ) -> Result<(), Wrong> {
         let value = rows::text(value).map_err(Wrong::Domain)?;
         let end = Outcome { state: "done", value: Some(value), error: None, touched: false, failed: false };
-        rows::record(tx, self.op.n, &todo.key, todo.seq, &end, [began, self.now()]).map_err(Wrong::Store)
+        rows::record(tx, self.op.n, &todo.key, todo.seq, &end, [began.at, self.now()]).map_err(Wrong::Store)
     }
 
     /// Tells that a step is done.
-    pub(super) fn tell_done(&self, todo: &Todo, began: Timestamp) {
-        let took = took(began, self.now());
+    pub(super) fn tell_done(&self, todo: &Todo, began: Began) {
+        let took = self.took(began);
         self.tell(What::StepEnded { step: todo.key.clone(), took, error: None, again: None });
     }
 
     /// Records what went wrong in a step, and says how the function goes on.
-    pub(super) async fn went_wrong(
-        &self,
-        todo: &Todo,
-        attempts: u32,
-        began: Timestamp,
-        wrong: Wrong,
-    ) -> Halt {
+    pub(super) async fn went_wrong(&self, todo: &Todo, attempts: u32, began: Began, wrong: Wrong) -> Halt {
         let error = match wrong {
             Wrong::Store(error) => return self.stop(Why::Store(error)),
             Wrong::Cancelled => return self.stop(Why::Cancelled),
@@ -225,20 +235,15 @@ impl Run {
             touched: error.effect_of() != Effect::None,
             failed: again.is_some(),
         };
-        let ended = self.now();
+        let (ended, took) = (self.now(), self.took(began));
         let recorded = self
             .inner
             .store
-            .write(|tx| rows::record(tx, self.op.n, &todo.key, todo.seq, &end, [began, ended]));
+            .write(|tx| rows::record(tx, self.op.n, &todo.key, todo.seq, &end, [began.at, ended]));
         if let Err(error) = recorded {
             return self.stop(Why::Store(error));
         }
-        self.tell(What::StepEnded {
-            step: todo.key.clone(),
-            took: took(began, ended),
-            error: Some(error.clone()),
-            again,
-        });
+        self.tell(What::StepEnded { step: todo.key.clone(), took, error: Some(error.clone()), again });
         self.point(&todo.key, "recorded").await;
         match again {
             Some(wait) => self.stop(Why::Again(wait)),
@@ -277,9 +282,4 @@ impl Memo {
             .find(|(key, row)| !row.replayed && !key[scope.len()..].contains('/'))
             .map(|(key, _)| key.as_str())
     }
-}
-
-/// The time between two readings of a clock that may jump back.
-pub(super) fn took(from: Timestamp, to: Timestamp) -> Duration {
-    Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }

@@ -311,7 +311,7 @@ pub(super) fn record(
         "INSERT INTO steps(operation, key, seq, state, covered, tries, failures, value, error, began, ended)
          VALUES(?1, ?2, ?3, ?4, 1, 1, ?5, ?6, ?7, ?8, ?9)
          ON CONFLICT DO UPDATE SET state = ?4, tries = tries + (state <> 'started'), failures = failures + ?5,
-           value = ?6, error = ?7, ended = ?9,
+           value = ?6, error = ?7, ended = max(began, ?9),
            touched = touched OR ?10",
         params![
             n,
@@ -322,7 +322,7 @@ pub(super) fn record(
             end.value,
             end.error.map(text).transpose()?,
             at[0].as_millisecond(),
-            at[1].as_millisecond(),
+            at[1].max(at[0]).as_millisecond(),
             end.touched
         ],
     )

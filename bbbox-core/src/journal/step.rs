@@ -151,7 +151,7 @@ impl<W> StepBuilder<W> {
             Past::Todo(todo) => todo,
         };
         run.point(&todo.key, "intend").await;
-        let began = run.now();
+        let began = run.begin();
         if let Err(wrong) = intend(&run, &todo, reach, undos) {
             return Err(run.went_wrong(&todo, attempts, began, wrong).await);
         }

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +61,7 @@ pub(super) fn register(builder: JournalBuilder, world: &Arc<World>) -> JournalBu
 
 async fn acquire(cx: Context, world: Arc<World>, args: Acquire) -> Result<(), Halt> {
     let mut passed_over: Vec<PassedOver> = Vec::new();
-    loop {
+    let placement = loop {
         let placement = place(&cx, &world, &args, &passed_over).await?;
         match make(&cx, &world, &args, &placement).await {
             Err(halt) if halt.error().is_some_and(|e| e.kind() == ErrorKind::NoCapacity) => {
@@ -77,20 +76,21 @@ async fn acquire(cx: Context, world: Arc<World>, args: Acquire) -> Result<(), Ha
                     words: full,
                 });
             }
-            other => break other?,
+            other => {
+                other?;
+                break placement;
+            }
         }
-    }
+    };
     cx.look("ready")
         .run(async |at| {
-            let record = world.record(&args.box_id)?;
-            let by = deadline(&world, &record, Duration::from_secs(10));
+            let by = world.deadline(&args.box_id, placement.ready_timeout);
             ready::wait(&world, &args.box_id, &at, by).await
         })
         .await?;
     cx.write("publish", |tx| {
         records::change(tx, &args.box_id, |r| {
             r.state = BoxState::Ready;
-            r.ready_by = None;
             r.trouble = None;
         })
         .map(drop)
@@ -127,13 +127,12 @@ async fn place(
                     Ok(placement) => placement,
                     Err(refused) => return Ok(Err(refused)),
                 };
-                let ready_by = world.env.now() + placement.ready_timeout;
+                world.give_time(&args.box_id, placement.ready_timeout);
                 records::change(tx, &args.box_id, |r| {
                     r.state = BoxState::Acquiring;
                     r.backend = Some(placement.backend.clone());
                     r.host.clone_from(&placement.host);
                     r.capabilities = Some(placement.capabilities.clone());
-                    r.ready_by = Some(ready_by);
                     r.guest = None;
                 })?;
                 Ok(Ok(placement))
@@ -169,7 +168,7 @@ async fn make(cx: &Context, world: &Arc<World>, args: &Acquire, placement: &Plac
                 cancel: cancel.clone(),
             };
             let hooks = Hooks { world: Arc::clone(world), at: at.clone(), box_id: args.box_id.clone() };
-            let deadline = deadline(world, &record, placement.ready_timeout);
+            let deadline = world.deadline(&args.box_id, placement.ready_timeout);
             match world.until(deadline, &cancel, backend.acquire(&order, &hooks)).await {
                 InTime::Done(made) => made,
                 InTime::Late(last) => {
@@ -183,11 +182,6 @@ async fn make(cx: &Context, world: &Arc<World>, args: &Acquire, placement: &Plac
         })
         .await
         .map(drop)
-}
-
-/// By when the box must answer: a restart of this process gives it its time anew.
-fn deadline(world: &World, record: &BoxRecord, ready_timeout: Duration) -> Timestamp {
-    record.ready_by.unwrap_or_else(|| world.env.now()).max(world.opened + ready_timeout)
 }
 
 /// Releases what an acquire claimed, if it claimed anything.
@@ -230,6 +224,7 @@ impl AcquireHooks for Hooks {
 /// A box that was not made leaves no record, unless what was claimed could not be taken back.
 pub(super) fn ended(world: &World, tx: &Connection, ended: &Ended) -> Result<()> {
     let args: Acquire = super::args(ended)?;
+    world.drop_deadline(&args.box_id);
     let why = super::trouble(ended).unwrap_or_default();
     match ended.state {
         State::Failed | State::Cancelled => {

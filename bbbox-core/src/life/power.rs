@@ -144,7 +144,7 @@ async fn start(cx: Context, world: Arc<World>, args: Switching) -> Result<(), Ha
         .run(async |_| switch(&world, id, Power::Running).await)
         .await?;
     cx.look("ready")
-        .run(async |at| ready::wait(&world, id, &at, world.env.now() + START_TIMEOUT).await)
+        .run(async |at| ready::wait(&world, id, &at, world.env.elapsed() + START_TIMEOUT).await)
         .await?;
     cx.write("answers", |tx| {
         records::change(tx, id, |r| {

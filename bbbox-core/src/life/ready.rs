@@ -2,8 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
-
 use crate::{
     error::{Effect, Error, ErrorKind, Result},
     id::BoxId,
@@ -13,20 +11,20 @@ use crate::{
     world::World,
 };
 
-/// Waits until the box's commands answer, at the latest until `by`.
+/// Waits until the box's commands answer, at the latest until `by`, as [`Env::elapsed`](crate::env::Env::elapsed) counts.
 ///
 /// Starting the box's runner is the question, so the first command costs no more than the tenth.
 ///
 /// # Errors
 /// `Failed` when its time is over, with the steps that were done and how long they took.
-pub(super) async fn wait(world: &Arc<World>, box_id: &BoxId, at: &Attempt, by: Timestamp) -> Result<()> {
+pub(super) async fn wait(world: &Arc<World>, box_id: &BoxId, at: &Attempt, by: Duration) -> Result<()> {
     at.progress("waiting until its commands answer", None);
-    let began = world.env.now();
+    let began = world.env.elapsed();
     let record = world.record(box_id)?;
     let cancel = at.cancel_token();
     let mut words = "nothing was heard from it".to_owned();
     loop {
-        let left = Duration::try_from(by.duration_since(world.env.now())).unwrap_or_default();
+        let left = by.saturating_sub(world.env.elapsed());
         // An attempt that hangs is given up: it only looks.
         let answer = tokio::select! {
             biased;
@@ -48,7 +46,7 @@ pub(super) async fn wait(world: &Arc<World>, box_id: &BoxId, at: &Attempt, by: T
         world.env.sleep(Duration::from_millis(100)).await;
     }
     if record.state == BoxState::Starting || record.state == BoxState::Acquiring {
-        let took = Duration::try_from(world.env.now().duration_since(began)).unwrap_or_default();
+        let took = world.env.elapsed().saturating_sub(began);
         note_timing(world, box_id, "answer", took);
     }
     Ok(())

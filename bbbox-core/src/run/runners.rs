@@ -7,10 +7,10 @@ use std::{
     collections::{HashMap, VecDeque},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use async_trait::async_trait;
-use jiff::{SignedDuration, Timestamp};
 
 use super::{open, runner::Runner, session::Session};
 use crate::{
@@ -82,7 +82,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 const AHEAD: usize = 8;
 /// Commands that follow each other faster than this have what is to be removed removed together: a process for each
 /// would cost a fifth of a command.
-const BURST: SignedDuration = SignedDuration::from_millis(100);
+const BURST: Duration = Duration::from_millis(100);
+/// How often jobs that are 7 days old are looked for.
+const TIDY_EVERY: Duration = Duration::from_hours(6);
 
 /// One box's runner, and what is remembered between its commands.
 #[derive(Default)]
@@ -107,8 +109,9 @@ struct Notes {
     ahead: VecDeque<JobId>,
     /// Jobs whose whole result the caller has: the next command removes them.
     fetched: Vec<JobId>,
-    removed: Option<Timestamp>,
-    tidied: Option<Timestamp>,
+    /// When jobs were last removed, and old ones last looked for, as [`Env::elapsed`] counts.
+    removed: Option<Duration>,
+    tidied: Option<Duration>,
 }
 
 impl Slot {
@@ -167,9 +170,8 @@ impl Slot {
     pub(super) async fn keep_house(&self, env: &dyn Env, runner: &Runner, command: &JobId) {
         let (make, remove, tidy) = {
             let mut notes = lock(&self.notes);
-            let now = env.now();
-            let tidy =
-                notes.tidied.is_none_or(|at| now.duration_since(at).abs() > SignedDuration::from_hours(6));
+            let now = env.elapsed();
+            let tidy = notes.tidied.is_none_or(|at| now.saturating_sub(at) > TIDY_EVERY);
             if tidy {
                 notes.tidied = Some(now);
             }
@@ -180,8 +182,7 @@ impl Slot {
             };
             notes.ahead.extend(make.iter().cloned());
             let mut remove = Vec::new();
-            if notes.fetched.len() >= AHEAD
-                || notes.removed.is_none_or(|at| now.duration_since(at).abs() >= BURST)
+            if notes.fetched.len() >= AHEAD || notes.removed.is_none_or(|at| now.saturating_sub(at) >= BURST)
             {
                 // The command itself may be one whose result was fetched before, asked for again by its ID.
                 (notes.fetched, remove) = notes.fetched.drain(..).partition(|job| job == command);

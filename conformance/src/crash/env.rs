@@ -41,6 +41,10 @@ impl Env for CrashEnv {
         SystemEnv.now()
     }
 
+    fn elapsed(&self) -> Duration {
+        SystemEnv.elapsed()
+    }
+
     fn random(&self) -> u64 {
         SystemEnv.random()
     }

@@ -106,6 +106,10 @@ impl Env for Life {
         Timestamp::from_millisecond(self.world.now.load(Ordering::Relaxed)).unwrap()
     }
 
+    fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.world.now.load(Ordering::Relaxed).unsigned_abs())
+    }
+
     fn random(&self) -> u64 {
         self.world.random()
     }
