@@ -22,6 +22,8 @@ struct Way {
     box_id: BoxId,
     /// Who reaches in: a box that was handed to another thread is as if it did not exist.
     caller: Caller,
+    /// Whether it is noted if the box does not answer: not while that is the question.
+    noted: bool,
 }
 
 #[async_trait]
@@ -36,12 +38,20 @@ impl Dial for Way {
         })?;
         Ok(self.world.backend_of(&record)?.reach(guest).await?.command)
     }
+
+    async fn came_out(&self, error: Option<&Error>) {
+        if self.noted
+            && let Err(error) = self.world.note_answer(&self.box_id, error)
+        {
+            tracing::debug!(box_id = %self.box_id, error = error.chain(), "whether a box answers was not noted");
+        }
+    }
 }
 
 impl World {
     /// A session in `record`'s box, whatever its state says.
-    fn reach(self: &Arc<Self>, record: &BoxRecord, caller: Caller) -> Session {
-        let way = Way { world: Arc::clone(self), box_id: record.id.clone(), caller };
+    fn reach(self: &Arc<Self>, record: &BoxRecord, caller: Caller, noted: bool) -> Session {
+        let way = Way { world: Arc::clone(self), box_id: record.id.clone(), caller, noted };
         self.runners.session(&record.id, Arc::new(way))
     }
 
@@ -52,7 +62,7 @@ impl World {
     pub(crate) fn session(self: &Arc<Self>, record: &BoxRecord, caller: Caller) -> Result<Session> {
         let name = &record.name;
         match record.state {
-            BoxState::Ready => Ok(self.reach(record, caller)),
+            BoxState::Ready => Ok(self.reach(record, caller, true)),
             BoxState::Gone => Err(Error::gone(format!("the guest of box {name} was deleted outside bb-box"))
                 .fix(format!("release the box: `bbbox release {name}`"))),
             BoxState::Stopped => Err(Error::refused(format!("box {name} is stopped"))
@@ -66,7 +76,7 @@ impl World {
     /// # Errors
     /// `Unavailable` or `Refused` while they do not, `Gone` when the guest is.
     pub(crate) async fn answers(self: &Arc<Self>, record: &BoxRecord) -> Result<()> {
-        self.reach(record, Caller::Person).ready().await
+        self.reach(record, Caller::Person, false).ready().await
     }
 
     /// As [`Self::answers`], at the latest after `limit`.
@@ -74,28 +84,40 @@ impl World {
         crate::registry::within(&*self.env, limit, self.answers(record)).await
     }
 
-    /// Notes whether a box answered a command: one that did not is asked again by itself.
-    pub(crate) fn note_answer(&self, record: &BoxRecord, error: Option<&Error>) {
+    /// Notes whether a box that should answer did: one that did not is asked again by itself.
+    fn note_answer(&self, id: &BoxId, error: Option<&Error>) -> Result<()> {
         let silent = error.filter(|error| error.kind() == ErrorKind::Unavailable);
-        if silent.is_none() && record.unanswered.is_none() {
-            return;
+        if error.is_some() && silent.is_none() {
+            return Ok(());
+        }
+        // Whether this call is the first that says so.
+        let is_news =
+            |r: &BoxRecord| r.state == BoxState::Ready && r.unanswered.is_some() != silent.is_some();
+        if !self.find(id)?.is_some_and(|record| is_news(&record)) {
+            return Ok(());
         }
         let now = self.env.now();
-        let first = silent.map(|error| Unanswered {
-            since: now,
-            tries: 0,
-            next: now + sweep::probe_due(0),
-            words: error.chain(),
-        });
-        let written = self.store.write(|tx| {
-            records::change(tx, &record.id, |r| match first {
-                Some(first) => drop(r.unanswered.get_or_insert(first)),
-                None if error.is_none() => r.unanswered = None,
-                None => {}
-            })
-        });
-        if let Err(error) = written {
-            tracing::debug!(box_id = %record.id, error = error.chain(), "whether a box answers was not noted");
-        }
+        self.store.in_passing(|store| {
+            let changed = store.write(|tx| {
+                let Some(record) = records::get(tx, id)?.filter(is_news) else { return Ok(false) };
+                records::change(tx, &record.id, |r| {
+                    r.unanswered = silent.map(|error| Unanswered {
+                        since: now,
+                        tries: 0,
+                        next: now + sweep::probe_due(0),
+                        words: error.chain(),
+                    });
+                })?;
+                Ok(true)
+            })?;
+            if changed {
+                let (event, words) = match silent {
+                    Some(error) => ("does-not-answer", error.chain()),
+                    None => ("answers-again", String::new()),
+                };
+                store.box_log().append(&self.event(id, event, "by bb-box", words));
+            }
+            Ok(())
+        })
     }
 }

@@ -116,14 +116,19 @@ impl World {
 
     /// Notes in the box's log that `event` happened, who asked, and the words for people.
     pub(crate) fn note(&self, id: &BoxId, event: &str, by: &str, words: impl Into<String>) {
-        self.store.box_log().append(&LogEvent {
+        self.store.box_log().append(&self.event(id, event, by, words));
+    }
+
+    /// What [`Self::note`] notes.
+    pub(crate) fn event(&self, id: &BoxId, event: &str, by: &str, words: impl Into<String>) -> LogEvent {
+        LogEvent {
             at: self.env.now(),
             box_id: id.clone(),
             kind: event.to_owned(),
             by: by.to_owned(),
             words: words.into(),
             operation: None,
-        });
+        }
     }
 
     /// Gives the box `time` from now until it must answer.

@@ -84,6 +84,8 @@ impl BoxHandle {
 
     /// A session for commands, jobs and files in the box. It never starts a stopped box.
     ///
+    /// - *Promise* `a-silent-box-is-noted`: whichever call finds that the box does not answer, until one is answered.
+    ///
     /// # Errors
     /// `Gone` when the box is not there, `Refused` when it is not ready.
     pub fn session(&self) -> Result<Session> {
@@ -96,12 +98,7 @@ impl BoxHandle {
     /// # Errors
     /// As [`Self::session`], and `Unavailable` when the box does not answer. A command that fails is no error.
     pub async fn run(&self, job: JobSpec) -> Result<RunResult> {
-        let record = self.record()?;
-        let world = &self.boxes.shared.world;
-        let session = world.session(&record, self.boxes.caller.clone())?;
-        let result = session.run(&job, crate::run::DEFAULT_WAIT).await;
-        world.note_answer(&record, result.as_ref().err());
-        result
+        self.session()?.run(&job, crate::run::DEFAULT_WAIT).await
     }
 
     /// Starts the box and waits until its commands answer.

@@ -46,19 +46,22 @@ impl Session {
         offset: u64,
         to: &mut (impl AsyncWrite + Send + Unpin),
     ) -> Result<u64> {
-        if self.ask_state(job).await?.1 == State::None {
-            return Err(no_such(job));
-        }
-        let mut at = match stream {
-            Stream::Stdout => [Some(offset), None],
-            Stream::Stderr => [None, Some(offset)],
-        };
-        let mut other = tokio::io::sink();
-        match stream {
-            Stream::Stdout => self.pipe(job, &mut at, to, &mut other).await?,
-            Stream::Stderr => self.pipe(job, &mut at, &mut other, to).await?,
-        }
-        Ok(at[0].or(at[1]).unwrap_or(offset))
+        self.contact(async {
+            if self.ask_state(job).await?.1 == State::None {
+                return Err(no_such(job));
+            }
+            let mut at = match stream {
+                Stream::Stdout => [Some(offset), None],
+                Stream::Stderr => [None, Some(offset)],
+            };
+            let mut other = tokio::io::sink();
+            match stream {
+                Stream::Stdout => self.pipe(job, &mut at, to, &mut other).await?,
+                Stream::Stderr => self.pipe(job, &mut at, &mut other, to).await?,
+            }
+            Ok(at[0].or(at[1]).unwrap_or(offset))
+        })
+        .await
     }
 
     /// Runs a job with its streams passed through as they come, however much there is, and gives how it ended.
@@ -74,52 +77,55 @@ impl Session {
         stdout: &mut (dyn AsyncWrite + Send + Unpin),
         stderr: &mut (dyn AsyncWrite + Send + Unpin),
     ) -> Result<Exit> {
-        let mut spec = spec.clone();
-        spec.piped = stdin.is_some();
-        let launched = self.launch(&spec).await?;
-        let job = launched.job.clone();
-        let mut outcome = std::pin::pin!(self.outcome(launched));
-        let early = if stdin.is_some() {
-            None
-        } else {
-            tokio::select! {
-                biased;
-                outcome = &mut outcome => Some(outcome?),
-                () = self.env.sleep(SHORT) => None,
-            }
-        };
-        let status = match early {
-            Some((status, output)) => {
-                self.pour(&job, output, stdout, stderr).await?;
-                status
-            }
-            None => {
-                let mut at = [Some(0), Some(0)];
-                let work = async {
-                    tokio::try_join!(outcome, self.pipe(&job, &mut at, stdout, stderr))
-                        .map(|(ended, ())| ended.0)
-                };
-                let input = async {
-                    if let Some(stdin) = stdin
-                        && let Err(error) = self.feed(&job, stdin).await
-                    {
-                        return error;
-                    }
-                    std::future::pending().await
-                };
+        self.contact(async {
+            let mut spec = spec.clone();
+            spec.piped = stdin.is_some();
+            let launched = self.launch(&spec).await?;
+            let job = launched.job.clone();
+            let mut outcome = std::pin::pin!(self.outcome(launched));
+            let early = if stdin.is_some() {
+                None
+            } else {
                 tokio::select! {
                     biased;
-                    status = work => status?,
-                    error = input => return Err(error),
+                    outcome = &mut outcome => Some(outcome?),
+                    () = self.env.sleep(SHORT) => None,
                 }
+            };
+            let status = match early {
+                Some((status, output)) => {
+                    self.pour(&job, output, stdout, stderr).await?;
+                    status
+                }
+                None => {
+                    let mut at = [Some(0), Some(0)];
+                    let work = async {
+                        tokio::try_join!(outcome, self.pipe(&job, &mut at, stdout, stderr))
+                            .map(|(ended, ())| ended.0)
+                    };
+                    let input = async {
+                        if let Some(stdin) = stdin
+                            && let Err(error) = self.feed(&job, stdin).await
+                        {
+                            return error;
+                        }
+                        std::future::pending().await
+                    };
+                    tokio::select! {
+                        biased;
+                        status = work => status?,
+                        error = input => return Err(error),
+                    }
+                }
+            };
+            let Status::Exit(exit) = status else { return Err(lost(&job)) };
+            // One whose ID the caller chose stays: said again, it must be found.
+            if spec.id.is_none() {
+                self.slot.fetched(&job);
             }
-        };
-        let Status::Exit(exit) = status else { return Err(lost(&job)) };
-        // One whose ID the caller chose stays: said again, it must be found.
-        if spec.id.is_none() {
-            self.slot.fetched(&job);
-        }
-        Ok(exit)
+            Ok(exit)
+        })
+        .await
     }
 
     /// Fills the stdin of a job that was started piped, and closes it at the end of `from`. Gives how much went.
@@ -133,40 +139,44 @@ impl Session {
         job: &JobId,
         from: &mut (impl AsyncRead + Send + Unpin + ?Sized),
     ) -> Result<u64> {
-        let script = r#"[ -p "$1/in" ] || exit 3; exec cat >"$1/in""#;
-        let dir = self.job_dir(job).await?;
-        let argv = ["/bin/sh", "-c", script, "sh", &dir].map(str::to_owned);
-        let Process { mut stdin, exit, kill, stdout, stderr } = self.transport().await?.spawn(&argv).await?;
-        let sent = AtomicU64::new(0);
-        let mut buffer = vec![0; BUFFER];
-        let count = &sent;
-        let all = async move {
-            loop {
-                let n = from.read(&mut buffer).await.map_err(|error| {
-                    Error::failed("the input for the job could not be read").at("job", job).because(error)
-                })?;
-                if n == 0 || stdin.write_all(&buffer[..n]).await.is_err() {
-                    break;
+        self.contact(async {
+            let script = r#"[ -p "$1/in" ] || exit 3; exec cat >"$1/in""#;
+            let dir = self.job_dir(job).await?;
+            let argv = ["/bin/sh", "-c", script, "sh", &dir].map(str::to_owned);
+            let Process { mut stdin, exit, kill, stdout, stderr } =
+                self.transport().await?.spawn(&argv).await?;
+            let sent = AtomicU64::new(0);
+            let mut buffer = vec![0; BUFFER];
+            let count = &sent;
+            let all = async move {
+                loop {
+                    let n = from.read(&mut buffer).await.map_err(|error| {
+                        Error::failed("the input for the job could not be read").at("job", job).because(error)
+                    })?;
+                    if n == 0 || stdin.write_all(&buffer[..n]).await.is_err() {
+                        break;
+                    }
+                    count.fetch_add(n as u64, Ordering::Relaxed);
+                    if stdin.flush().await.is_err() {
+                        break;
+                    }
                 }
-                count.fetch_add(n as u64, Ordering::Relaxed);
-                if stdin.flush().await.is_err() {
-                    break;
-                }
+                let _ = stdin.shutdown().await;
+                drop(stdin);
+                std::future::pending::<Result<()>>().await
+            };
+            // Whoever waits at the other end of the pipe decides when it is over, not what is left to send.
+            let done = tokio::select! {
+                exit = exit => exit.map(drop),
+                failed = all => failed,
+            };
+            drop((stdout, stderr));
+            if done.is_err() {
+                let _ = kill.await;
             }
-            let _ = stdin.shutdown().await;
-            drop(stdin);
-            std::future::pending::<Result<()>>().await
-        };
-        // Whoever waits at the other end of the pipe decides when it is over, not what is left to send.
-        let done = tokio::select! {
-            exit = exit => exit.map(drop),
-            failed = all => failed,
-        };
-        drop((stdout, stderr));
-        if done.is_err() {
-            let _ = kill.await;
-        }
-        done.map(|()| sent.into_inner())
+            done.map(|()| sent.into_inner())
+        })
+        .await
     }
 
     async fn job_dir(&self, job: &JobId) -> Result<String> {

@@ -27,6 +27,11 @@ pub trait Dial: Send + Sync {
     ///
     /// - *Errors*: `Gone`, `Refused` when the box is stopped, `Unavailable`.
     async fn dial(&self) -> Result<Arc<dyn Transport>>;
+
+    /// Hears how each call of a session came out: of kind `Unavailable` when the box does not answer.
+    async fn came_out(&self, error: Option<&crate::Error>) {
+        let _ = error;
+    }
 }
 
 /// A transport that is the same at every time.

@@ -64,12 +64,19 @@ impl Session {
         Self { env, slot, dial }
     }
 
+    /// What every call passes through, so that whoever keeps the box's record hears whether the box answers.
+    pub(super) async fn contact<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let result = call.await;
+        self.dial.came_out(result.as_ref().err()).await;
+        result
+    }
+
     /// Makes contact: the box's shell answers. The first command after it costs no more than the tenth.
     ///
     /// # Errors
     /// As [`Transport::spawn`]; `Unavailable` with the stage that failed when the shell does not answer.
     pub async fn ready(&self) -> Result<()> {
-        self.runner().await.map(drop)
+        self.contact(async { self.runner().await.map(drop) }).await
     }
 
     /// Launches a job and returns when it runs.
@@ -79,9 +86,12 @@ impl Session {
     /// `Unavailable`, with effect `Unknown` once it was asked for: ask for the job by its ID, which the context
     /// names.
     pub async fn start(&self, spec: &JobSpec) -> Result<JobId> {
-        let launched = self.launch(spec).await?;
-        self.slot.keep_house(&*self.env, &launched.runner, &launched.job).await;
-        Ok(launched.job)
+        self.contact(async {
+            let launched = self.launch(spec).await?;
+            self.slot.keep_house(&*self.env, &launched.runner, &launched.job).await;
+            Ok(launched.job)
+        })
+        .await
     }
 
     /// Runs a job and waits for its end, up to `wait` after its launch; then hands it back running.
@@ -89,16 +99,19 @@ impl Session {
     /// # Errors
     /// As [`Self::start`], and `Failed` when the job is lost in the box.
     pub async fn run(&self, spec: &JobSpec, wait: Duration) -> Result<RunResult> {
-        let launched = self.launch(spec).await?;
-        let result = self.finish(launched, wait).await?;
-        if let RunResult::Ended(ended) = &result {
-            // A result that leaves something out is not all of it: that job stays until it is removed or 7 days old.
-            // So does a job whose ID the caller chose: said again, it must be found.
-            if spec.id.is_none() && ended.stdout.omitted() == 0 && ended.stderr.omitted() == 0 {
-                self.slot.fetched(&ended.job);
+        self.contact(async {
+            let launched = self.launch(spec).await?;
+            let result = self.finish(launched, wait).await?;
+            if let RunResult::Ended(ended) = &result {
+                // A result that leaves something out is not all of it: that job stays until it is removed or 7 days old.
+                // So does a job whose ID the caller chose: said again, it must be found.
+                if spec.id.is_none() && ended.stdout.omitted() == 0 && ended.stderr.omitted() == 0 {
+                    self.slot.fetched(&ended.job);
+                }
             }
-        }
-        Ok(result)
+            Ok(result)
+        })
+        .await
     }
 
     /// Waits for a job's end, up to `wait`.
@@ -106,15 +119,18 @@ impl Session {
     /// # Errors
     /// `Gone` when the box has no such job, `Failed` when it is lost there, `Unavailable`.
     pub async fn wait(&self, job: &JobId, wait: Duration) -> Result<RunResult> {
-        let (runner, state) = self.ask_state(job).await?;
-        if state == State::None {
-            return Err(no_such(job));
-        }
-        let end = match runner.watch(job).await {
-            Ok(end) => End::Coming(end),
-            Err(Lost) => End::Coming(tokio::sync::oneshot::channel().1),
-        };
-        self.finish(Launched { job: job.clone(), runner, end }, wait).await
+        self.contact(async {
+            let (runner, state) = self.ask_state(job).await?;
+            if state == State::None {
+                return Err(no_such(job));
+            }
+            let end = match runner.watch(job).await {
+                Ok(end) => End::Coming(end),
+                Err(Lost) => End::Coming(tokio::sync::oneshot::channel().1),
+            };
+            self.finish(Launched { job: job.clone(), runner, end }, wait).await
+        })
+        .await
     }
 
     /// How a job stands.
@@ -122,18 +138,21 @@ impl Session {
     /// # Errors
     /// `Gone` when the box has no such job, `Unavailable`.
     pub async fn job(&self, job: &JobId) -> Result<JobState> {
-        let mut tries = 0;
-        loop {
-            match seen(self.ask_state(job).await?.1) {
-                None => return Err(no_such(job)),
-                // Between a claim and a process lie milliseconds.
-                Some(JobState::Starting) if tries < 10 => {
-                    tries += 1;
-                    self.env.sleep(Duration::from_millis(200)).await;
+        self.contact(async {
+            let mut tries = 0;
+            loop {
+                match seen(self.ask_state(job).await?.1) {
+                    None => return Err(no_such(job)),
+                    // Between a claim and a process lie milliseconds.
+                    Some(JobState::Starting) if tries < 10 => {
+                        tries += 1;
+                        self.env.sleep(Duration::from_millis(200)).await;
+                    }
+                    Some(state) => return Ok(state),
                 }
-                Some(state) => return Ok(state),
             }
-        }
+        })
+        .await
     }
 
     /// Every job that the box keeps.
@@ -141,8 +160,11 @@ impl Session {
     /// # Errors
     /// `Unavailable`.
     pub async fn jobs(&self) -> Result<Vec<(JobId, JobState)>> {
-        let jobs = self.ask(|runner| async move { runner.list().await }).await?;
-        Ok(jobs.into_iter().filter_map(|(job, state)| Some((job, seen(state)?))).collect())
+        self.contact(async {
+            let jobs = self.ask(|runner| async move { runner.list().await }).await?;
+            Ok(jobs.into_iter().filter_map(|(job, state)| Some((job, seen(state)?))).collect())
+        })
+        .await
     }
 
     /// Sends a signal. Terminate and kill reach whatever the job started, also what left its group or outlived its
@@ -154,7 +176,8 @@ impl Session {
         if self.job(job).await? == JobState::Starting {
             return Err(Error::unavailable("the job has no process yet").at("job", job));
         }
-        let done = self.ask(|runner| async move { runner.kill(job, signal).await }).await?;
+        let kill = self.ask(|runner| async move { runner.kill(job, signal).await });
+        let done = self.contact(kill).await?;
         Ok(match done {
             Killed::Sent => Signalled::Sent,
             Killed::NotAllowed => Signalled::NotAllowed,
@@ -167,23 +190,26 @@ impl Session {
     /// # Errors
     /// `Busy` while it runs, `Unavailable`.
     pub async fn remove(&self, job: &JobId) -> Result<()> {
-        match self.ask_state(job).await?.1 {
-            State::Run | State::New => {
-                return Err(Error::new(ErrorKind::Busy, "the job still runs")
-                    .fix("end it first")
-                    .at("job", job));
+        self.contact(async {
+            match self.ask_state(job).await?.1 {
+                State::Run | State::New => {
+                    return Err(Error::new(ErrorKind::Busy, "the job still runs")
+                        .fix("end it first")
+                        .at("job", job));
+                }
+                State::Done(_) | State::Lost => {}
+                State::None => return Ok(()),
             }
-            State::Done(_) | State::Lost => {}
-            State::None => return Ok(()),
-        }
-        let one = [job.clone()];
-        let one = &one;
-        self.ask(|runner| async move {
-            runner.keep_house(&[], one, false).await?;
-            while runner.state(job).await? != State::None {
-                self.env.sleep(Duration::from_millis(20)).await;
-            }
-            Ok(())
+            let one = [job.clone()];
+            let one = &one;
+            self.ask(|runner| async move {
+                runner.keep_house(&[], one, false).await?;
+                while runner.state(job).await? != State::None {
+                    self.env.sleep(Duration::from_millis(20)).await;
+                }
+                Ok(())
+            })
+            .await
         })
         .await
     }
@@ -194,10 +220,13 @@ impl Session {
     /// # Errors
     /// `Gone` when the box has no such job, `Unavailable`.
     pub async fn read(&self, job: &JobId, stream: Stream, offset: u64, len: usize) -> Result<(Vec<u8>, u64)> {
-        if self.ask_state(job).await?.1 == State::None {
-            return Err(no_such(job));
-        }
-        self.read_known(job, stream, offset, len).await
+        self.contact(async {
+            if self.ask_state(job).await?.1 == State::None {
+                return Err(no_such(job));
+            }
+            self.read_known(job, stream, offset, len).await
+        })
+        .await
     }
 
     pub(super) async fn read_known(

@@ -133,3 +133,22 @@ fn what_a_command_leaves_running_does_not_hold_it_and_a_limit_leaves_it_as_a_job
     let piece = folder.json(&["job", "read", "dev", job, "--stderr", "--offset", "1"]);
     assert_eq!(piece, json!({ "text": "wo\n", "offset": 1, "next": 4, "total": 4 }));
 }
+
+#[test]
+fn a_box_that_does_not_answer_is_shown_so_until_it_does() {
+    let folder = Folder::with_box();
+    if folder.json(&["status", "dev"])["capabilities"]["command"]["transport"] != "process" {
+        println!("SKIPPED: boxes are not kept apart here, and this fills a folder that others use too");
+        return;
+    }
+    let full = "rm -rf ~/.local; for at in ~/.local /tmp/bb-box-0 /dev/shm/bb-box-0; do : >$at; done";
+    folder.call(&["run", "dev", "--", "sh", "-c", full]);
+    assert_eq!(folder.call(&["job", "list", "dev"]).code, 5, "a box without room for jobs runs none");
+    let silent = folder.json(&["status", "dev"])["unanswered"].clone();
+    assert!(silent["words"].as_str().is_some_and(|words| !words.is_empty()), "{silent}");
+    assert!(folder.ok(&["list"]).contains("does not answer"));
+    let file = folder.path().join("file");
+    std::fs::write(&file, "here").unwrap();
+    folder.ok(&["copy", file.to_str().unwrap(), "dev:file"]);
+    assert!(folder.json(&["status", "dev"])["unanswered"].is_null());
+}

@@ -1,15 +1,23 @@
 //! The core over a provider that fails: answers that are lost, deeds that break at their end, silence.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
-use bbbox::{error::ErrorKind, guest::Power, id::BoxName, record::BoxState, size::Size};
+use bbbox::{
+    error::ErrorKind,
+    guest::Power,
+    id::{BoxName, JobId},
+    record::BoxState,
+    run::{JobSpec, Stream},
+    size::Size,
+};
+use tokio::io::sink;
 
 use crate::{
     ability,
     case::{Case, Cost, Verdict, ensure, ensure_eq, failed},
     faulty::{Fault, Faulty, Method, Plan},
     home::{Home, guest_of, out, refused, resize, state_of},
-    lab::Lab,
+    lab::{Lab, random},
 };
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -70,6 +78,14 @@ pub(super) const CASES: &[Case] = &[
         cost: Cost::Boxes(1),
         limit: LIMIT,
         body: |lab| Box::pin(provider_down(lab)),
+    },
+    Case {
+        name: "a-box-that-does-not-answer-is-noted-by-each-call",
+        promise: "a-silent-box-is-noted",
+        needs: ability::sh,
+        cost: Cost::Boxes(1),
+        limit: LIMIT,
+        body: |lab| Box::pin(silent_box(lab)),
     },
     Case {
         name: "a-release-that-fails-is-tried-again-by-the-sweep",
@@ -202,6 +218,50 @@ async fn provider_down(lab: Lab) -> Verdict {
     home.is_quiet().await?;
     ensure_eq!(out(&handle, "echo here").await?, "here", "the box once the provider answers again");
     handle.release(false).await?;
+    home.is_quiet().await
+}
+
+async fn silent_box(lab: Lab) -> Verdict {
+    let mut home = Home::new(&lab)?;
+    let handle = home.acquire().await?;
+    let (spec, id) = (JobSpec::script("sleep 60").id(JobId::draw(random)), handle.id().to_string());
+    let job = handle.session()?.start(&spec).await?;
+    drop(handle);
+    for nth in 0..6 {
+        let faulty = Faulty::new(lab.fresh()?, Plan::calm().always(Method::Reach, Fault::Before));
+        let faulty = Arc::new(faulty);
+        // Another process has no runner yet, so each call has to reach the box.
+        home.restart_with(Some(Arc::clone(&faulty) as _)).await?;
+        let handle = home.boxes().get(&id)?;
+        let session = handle.session()?;
+        let (what, answer) = match nth {
+            0 => ("a run", session.run(&JobSpec::script("true"), LIMIT).await.map(drop)),
+            1 => ("a look at a job", session.job(&job).await.map(drop)),
+            2 => ("a wait", session.wait(&job, Duration::ZERO).await.map(drop)),
+            3 => ("following", session.follow(&job, Stream::Stdout, 0, &mut sink()).await.map(drop)),
+            4 => ("a copy", session.copy_out("bb-file", Path::new("/nowhere"), &|_, _| ()).await.map(drop)),
+            _ => ("a run that is streamed", {
+                let spec = JobSpec::script("true");
+                session.stream(&spec, None, &mut sink(), &mut sink()).await.map(drop)
+            }),
+        };
+        refused(answer, ErrorKind::Unavailable, what)?;
+        let noted = handle.record()?.unanswered;
+        ensure!(noted.is_some_and(|noted| noted.tries == 0), "{what} did not note that the box is silent");
+        faulty.set_plan(Plan::calm());
+        session.jobs().await?;
+        ensure_eq!(handle.record()?.unanswered, None, "what is noted once the box answers, after {what}");
+    }
+    let handle = home.boxes().get(&id)?;
+    let kinds: Vec<_> = handle.log(100)?.into_iter().map(|logged| logged.event.kind).collect();
+    for kind in ["does-not-answer", "answers-again"] {
+        ensure_eq!(
+            kinds.iter().filter(|k| *k == kind).count(),
+            6,
+            "how often the log says {kind}: {kinds:?}"
+        );
+    }
+    handle.release(true).await?;
     home.is_quiet().await
 }
 

@@ -81,30 +81,33 @@ impl Session {
         remote: impl AsRef<[u8]>,
         progress: Progress<'_>,
     ) -> Result<Copied> {
-        let nonce = self.nonce();
-        let from = local.to_owned();
-        let mut tree = blocking(move || Tree::look(&from)).await?;
-        let copied =
-            Copied { files: tree.files, bytes: tree.bytes, skipped: std::mem::take(&mut tree.skipped) };
-        let script = in_script(remote.as_ref(), &name_of(local), &nonce, &tree)?;
-        let transport = self.transport().await?;
-        let mut guard = Guard::start(&*transport, &script).await?;
-        let moved = AtomicU64::new(0);
-        let work = async {
-            let ready = guard.ready().await?;
-            let count = |n: u64| progress(moved.fetch_add(n, Ordering::Relaxed) + n, Some(copied.bytes));
-            send(&mut guard, &*transport, tree, &ready, &count).await?;
-            guard.end().await
-        };
-        let done = tokio::select! {
-            biased;
-            done = work => done,
-            error = self.contact_lost(&moved) => Err(Fault::There(error)),
-        };
-        match done {
-            Ok(()) => Ok(copied),
-            Err(error) => Err(guard.failed(&*self.env, error, "copy into the box").await),
-        }
+        self.contact(async {
+            let nonce = self.nonce();
+            let from = local.to_owned();
+            let mut tree = blocking(move || Tree::look(&from)).await?;
+            let copied =
+                Copied { files: tree.files, bytes: tree.bytes, skipped: std::mem::take(&mut tree.skipped) };
+            let script = in_script(remote.as_ref(), &name_of(local), &nonce, &tree)?;
+            let transport = self.transport().await?;
+            let mut guard = Guard::start(&*transport, &script).await?;
+            let moved = AtomicU64::new(0);
+            let work = async {
+                let ready = guard.ready().await?;
+                let count = |n: u64| progress(moved.fetch_add(n, Ordering::Relaxed) + n, Some(copied.bytes));
+                send(&mut guard, &*transport, tree, &ready, &count).await?;
+                guard.end().await
+            };
+            let done = tokio::select! {
+                biased;
+                done = work => done,
+                error = self.contact_lost(&moved) => Err(Fault::There(error)),
+            };
+            match done {
+                Ok(()) => Ok(copied),
+                Err(error) => Err(guard.failed(&*self.env, error, "copy into the box").await),
+            }
+        })
+        .await
     }
 
     /// Copies the file or directory `remote` of the box, relative to the user's home, to `local`.
@@ -119,41 +122,44 @@ impl Session {
         local: &Path,
         progress: Progress<'_>,
     ) -> Result<Copied> {
-        let nonce = self.nonce();
-        let mut script = b"bb_source=".to_vec();
-        posix::put_word(&mut script, plain(remote.as_ref())?)?;
-        script.push(b'\n');
-        script.extend_from_slice(posix::sent(COPY_OUT).as_bytes());
-        let transport = self.transport().await?;
-        let mut guard = Guard::start(&*transport, &script).await?;
-        let moved = AtomicU64::new(0);
-        let work = async {
-            let ready = guard.ready().await?;
-            let ready = out_ready(&ready)?;
-            let count = |n: u64| progress(moved.fetch_add(n, Ordering::Relaxed) + n, ready.size);
-            let (name, to, is_dir) = (
-                name_of(Path::new(OsStr::from_bytes(remote.as_ref()))),
-                local.to_owned(),
-                ready.kind == Kind::Dir,
-            );
-            let target =
-                blocking(move || Target::look(&to, Path::new(OsStr::from_bytes(&name)), is_dir)).await?;
-            let arriving =
-                receive(&*self.env, &mut guard, &*transport, &ready, (target, nonce), &count).await?;
-            let Arriving { list, sum, verdict, done } = arriving;
-            guard.check(list, sum).await?;
-            let _ = verdict.send(());
-            Ok(done.await.map_err(|_| Error::failed("the copy's thread ended"))??)
-        };
-        let done = tokio::select! {
-            biased;
-            done = work => done,
-            error = self.contact_lost(&moved) => Err(Fault::There(error)),
-        };
-        match done {
-            Ok(copied) => Ok(copied),
-            Err(error) => Err(guard.failed(&*self.env, error, "copy from the box").await),
-        }
+        self.contact(async {
+            let nonce = self.nonce();
+            let mut script = b"bb_source=".to_vec();
+            posix::put_word(&mut script, plain(remote.as_ref())?)?;
+            script.push(b'\n');
+            script.extend_from_slice(posix::sent(COPY_OUT).as_bytes());
+            let transport = self.transport().await?;
+            let mut guard = Guard::start(&*transport, &script).await?;
+            let moved = AtomicU64::new(0);
+            let work = async {
+                let ready = guard.ready().await?;
+                let ready = out_ready(&ready)?;
+                let count = |n: u64| progress(moved.fetch_add(n, Ordering::Relaxed) + n, ready.size);
+                let (name, to, is_dir) = (
+                    name_of(Path::new(OsStr::from_bytes(remote.as_ref()))),
+                    local.to_owned(),
+                    ready.kind == Kind::Dir,
+                );
+                let target =
+                    blocking(move || Target::look(&to, Path::new(OsStr::from_bytes(&name)), is_dir)).await?;
+                let arriving =
+                    receive(&*self.env, &mut guard, &*transport, &ready, (target, nonce), &count).await?;
+                let Arriving { list, sum, verdict, done } = arriving;
+                guard.check(list, sum).await?;
+                let _ = verdict.send(());
+                Ok(done.await.map_err(|_| Error::failed("the copy's thread ended"))??)
+            };
+            let done = tokio::select! {
+                biased;
+                done = work => done,
+                error = self.contact_lost(&moved) => Err(Fault::There(error)),
+            };
+            match done {
+                Ok(copied) => Ok(copied),
+                Err(error) => Err(guard.failed(&*self.env, error, "copy from the box").await),
+            }
+        })
+        .await
     }
 
     fn nonce(&self) -> String {
