@@ -77,13 +77,14 @@ async fn hello(from: &mut Source, nonce: &str) -> Result<(String, Vec<u8>), Stri
                 words => format!("the shell ended after {words:?}"),
             });
         }
-        let Some(at) = find(&seen, nonce.as_bytes()) else {
+        let begun = find(&seen, nonce.as_bytes());
+        let whole = begun.and_then(|at| Some((at, seen[at..].iter().position(|b| *b == b'\n')?)));
+        let Some((at, end)) = whole else {
             if seen.len() > NOISE {
-                return Err(format!("{NOISE} bytes came before its greeting"));
+                return Err(format!("{NOISE} bytes came without a greeting"));
             }
             continue;
         };
-        let Some(end) = seen[at..].iter().position(|b| *b == b'\n') else { continue };
         let rest = seen.split_off(at + end + 1);
         let line = String::from_utf8_lossy(&seen[at..at + end]).into_owned();
         let mut words = line.splitn(5, ' ').skip(1);
@@ -247,6 +248,23 @@ async fn keep(env: Arc<dyn Env>, runner: Weak<Runner>, taken: Arc<AtomicU64>, st
         }
         if idle >= IDLE_TICKS && runner.shared.give_up_if_idle() {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_greeting_without_an_end_is_refused() {
+        for first in ["", "N1 hello 1 - "] {
+            let mut from: Source =
+                Box::new(std::io::Cursor::new(first).chain(tokio::io::repeat(b'x')).take(64 << 20));
+            let why = hello(&mut from, "N1").await.unwrap_err();
+            assert!(why.contains("without a greeting"), "{why}");
         }
     }
 }

@@ -73,6 +73,9 @@ struct Waiting {
     get: Option<Get>,
 }
 
+/// How many jobs a box may list: each is a directory there, and old ones are removed.
+const MOST_JOBS: usize = 100_000;
+
 struct Listing {
     jobs: Vec<(JobId, State)>,
     done: oneshot::Sender<Vec<(JobId, State)>>,
@@ -191,6 +194,10 @@ impl Waiting {
             }
         } else if let Some(list) = &mut self.list {
             list.jobs.push((job, state));
+            if list.jobs.len() > MOST_JOBS {
+                // Whoever waits for it hears that contact was lost: the box's word cannot be held.
+                self.list = None;
+            }
         }
     }
 

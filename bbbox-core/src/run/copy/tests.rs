@@ -335,6 +335,67 @@ async fn a_hostile_archive_writes_nothing_outside() {
     }
 }
 
+/// The block that begins an entry of `size` bytes.
+fn block(kind: u8, size: u64) -> Vec<u8> {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::new(kind));
+    header.set_size(size);
+    header.set_mode(0o644);
+    header.as_mut_bytes()[0] = b'n';
+    if kind == b'S' {
+        // More blocks follow that say where the file has holes.
+        header.as_mut_bytes()[482] = 1;
+    }
+    header.set_cksum();
+    header.as_bytes().to_vec()
+}
+
+/// Unpacks a stream that begins with `first` and goes on with `then` for ever: how much of it was taken, and why no more.
+async fn endless(first: Vec<u8>, then: Vec<u8>) -> (usize, Error) {
+    let here = tempfile::tempdir().unwrap();
+    let target = Target::look(&here.path().join("t"), Path::new("t"), true).unwrap();
+    let mut stage = Stage::make(target, ".bb-x", true).unwrap();
+    let (to, from) = pipe::to_thread();
+    let sending = async move {
+        let (mut sent, mut piece) = (0, Bytes::from(first));
+        let then = Bytes::from(then);
+        while to.send(piece.clone()).await.is_ok() {
+            sent += piece.len();
+            piece = then.clone();
+        }
+        sent
+    };
+    let unpacking = tokio::task::spawn_blocking(move || {
+        let unpacked = stage.unpack(from);
+        stage.remove();
+        unpacked
+    });
+    let (sent, unpacked) = tokio::join!(sending, unpacking);
+    match unpacked.unwrap() {
+        Ok(()) => panic!("a stream without an end was unpacked"),
+        Err(Fault::Here(error) | Fault::There(error)) => (sent, error),
+    }
+}
+
+#[tokio::test]
+async fn a_hostile_stream_is_refused_before_it_fills_the_memory() {
+    // Names, targets, attributes and maps of holes that never end: the archive's reader would keep them all.
+    for kind in *b"LKxS" {
+        let mut more = vec![b'n'; 64 * 1024];
+        for block in more.chunks_mut(512).filter(|_| kind == b'S') {
+            block.fill(b'0');
+            block[504] = 1;
+        }
+        let (sent, error) = endless(block(kind, 1 << 40), more).await;
+        let refused = error.chain().contains("bytes before a file");
+        assert!(refused && sent < 4 << 20, "{sent} bytes were taken of {:?}: {error:?}", char::from(kind));
+    }
+    // Entries without an end, each with a long name.
+    let name = [block(b'L', 512 * 1024), vec![b'n'; 512 * 1024], block(b'3', 0)].concat();
+    let (sent, error) = endless(name.clone(), name).await;
+    assert!(sent < 160 << 20 && error.to_string().contains("more names"), "{sent}: {error:?}");
+}
+
 #[tokio::test]
 async fn many_copies_at_once_do_not_meet() {
     let local = Local::new(SHELLS[0]);

@@ -4,6 +4,7 @@
 //! anywhere but down. Nothing of the target changes before the box has confirmed every sum.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     fs::{self, DirBuilder, File, OpenOptions, Permissions},
     io::{self, Read},
@@ -12,6 +13,7 @@ use std::{
         fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink},
     },
     path::{Component, Path, PathBuf},
+    rc::Rc,
 };
 
 use tar::{Archive, EntryType};
@@ -23,6 +25,14 @@ use super::{
     pipe::Arrived,
 };
 use crate::error::{Error, Result};
+
+/// How much may stand before an entry's content: its header, and what gives it a long name, which the archive's
+/// reader takes into memory whole, however much there is.
+const BEFORE_CONTENT: u64 = 1 << 20;
+/// How many bytes the names of all entries may have: they are kept until the copy is in place.
+const NAMES: usize = 128 << 20;
+/// What is kept of an entry beside its names, about.
+const ENTRY: usize = 64;
 
 /// Where a copy is to end up.
 pub(super) struct Target {
@@ -68,6 +78,8 @@ pub(super) struct Stage {
     files: BTreeMap<PathBuf, (Sum, u64)>,
     links: BTreeSet<PathBuf>,
     pub(super) skipped: Vec<PathBuf>,
+    /// Bytes of names so far.
+    names: usize,
 }
 
 impl Stage {
@@ -83,6 +95,7 @@ impl Stage {
             files: BTreeMap::new(),
             links: BTreeSet::new(),
             skipped: Vec::new(),
+            names: 0,
         })
     }
 
@@ -125,13 +138,23 @@ impl Stage {
 
     /// Unpacks a whole stream.
     pub(super) fn unpack(&mut self, from: Arrived) -> Result<(), Fault> {
-        let mut archive = Archive::new(from);
-        let entries = archive.entries().map_err(broken)?;
+        let left = Rc::new(Cell::new(BEFORE_CONTENT));
+        let mut archive = Archive::new(Rationed { from, left: Rc::clone(&left) });
+        let mut entries = archive.entries().map_err(broken)?;
         if self.is_dir {
             self.dir(PathBuf::new(), 0o755)?;
         }
-        for entry in entries {
+        loop {
+            left.set(BEFORE_CONTENT);
+            let Some(entry) = entries.next() else { break };
+            left.set(u64::MAX);
             let mut entry = entry.map_err(broken)?;
+            self.names += entry.path_bytes().len() + entry.link_name_bytes().map_or(0, |to| to.len()) + ENTRY;
+            if self.names > NAMES {
+                return Err(Error::failed("the box sent more names than a copy may have")
+                    .fix("copy parts of the directory on their own")
+                    .into());
+            }
             let mode = entry.header().mode().map_err(broken)? & 0o777;
             let kind = entry.header().entry_type();
             let path = if self.is_dir { below(&entry.path().map_err(broken)?)? } else { PathBuf::new() };
@@ -153,6 +176,8 @@ impl Stage {
                 EntryType::XGlobalHeader => {}
                 _ => self.skipped.push(path),
             }
+            // What is left of its content is passed over here, where it may be long.
+            io::copy(&mut entry, &mut io::sink()).map_err(broken)?;
         }
         if !self.is_dir && self.files.len() != 1 {
             return Err(Fault::There(Error::failed("the box sent no file")));
@@ -290,6 +315,25 @@ impl Stage {
     fn top_mode(&self, to: &Path) -> Result<()> {
         let Some(mode) = self.dirs.get(Path::new("")) else { return Ok(()) };
         fs::set_permissions(to, Permissions::from_mode(*mode)).map_err(|error| unwritten(to, error))
+    }
+}
+
+/// A stream of which only so much may be read until more is allowed.
+struct Rationed<R> {
+    from: R,
+    left: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Rationed<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.left.get();
+        if left == 0 {
+            return Err(io::Error::other(format!("it has more than {BEFORE_CONTENT} bytes before a file")));
+        }
+        let most = into.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let n = self.from.read(&mut into[..most])?;
+        self.left.set(left - n as u64);
+        Ok(n)
     }
 }
 
