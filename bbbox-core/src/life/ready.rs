@@ -8,6 +8,7 @@ use crate::{
     journal::Attempt,
     record::{BoxState, Timing},
     records,
+    run::needs_sh,
     world::World,
 };
 
@@ -21,6 +22,10 @@ pub(super) async fn wait(world: &Arc<World>, box_id: &BoxId, at: &Attempt, by: D
     at.progress("waiting until its commands answer", None);
     let began = world.env.elapsed();
     let record = world.record(box_id)?;
+    if let Some(command) = record.capabilities.as_ref().and_then(|can| can.command.as_ref()) {
+        // No wait would change it.
+        needs_sh(command.shell)?;
+    }
     let cancel = at.cancel_token();
     let mut words = "nothing was heard from it".to_owned();
     loop {

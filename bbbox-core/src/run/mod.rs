@@ -26,5 +26,6 @@ pub use copy::{Copied, Progress};
 pub use job::{
     Command, Ended, JobSpec, JobState, KEPT, Kept, LONGEST_SCRIPT, RunResult, Signal, Signalled, Stream,
 };
+pub(crate) use runners::needs_sh;
 pub use runners::{Dial, Runners};
 pub use session::{DEFAULT_WAIT, Session};

@@ -15,8 +15,9 @@ use async_trait::async_trait;
 use super::{open, runner::Runner, session::Session};
 use crate::{
     env::Env,
-    error::Result,
+    error::{Error, Result},
     id::{BoxId, JobId},
+    kind::Shell,
     transport::Transport,
 };
 
@@ -29,7 +30,7 @@ pub trait Dial: Send + Sync {
     async fn dial(&self) -> Result<Arc<dyn Transport>>;
 
     /// Hears how each call of a session came out: of kind `Unavailable` when the box does not answer.
-    async fn came_out(&self, error: Option<&crate::Error>) {
+    async fn came_out(&self, error: Option<&Error>) {
         let _ = error;
     }
 }
@@ -39,6 +40,24 @@ pub trait Dial: Send + Sync {
 impl Dial for Arc<dyn Transport> {
     async fn dial(&self) -> Result<Arc<dyn Transport>> {
         Ok(Arc::clone(self))
+    }
+}
+
+/// The transport to a box as it is now, if jobs and copies can be run in it.
+pub(super) async fn dial_sh(dial: &dyn Dial) -> Result<Arc<dyn Transport>> {
+    let transport = dial.dial().await?;
+    needs_sh(transport.traits().shell)?;
+    Ok(transport)
+}
+
+/// Refuses a box whose shell runs no jobs.
+pub(crate) fn needs_sh(shell: Shell) -> Result<()> {
+    match shell {
+        Shell::Sh => Ok(()),
+        Shell::Powershell => Err(Error::refused(
+            "commands, jobs and copies need a POSIX shell in the box, and this one has PowerShell",
+        )
+        .fix("use a kind with a POSIX shell, or send PowerShell scripts over the box's own transport")),
     }
 }
 
@@ -105,7 +124,7 @@ pub(super) struct Slot {
 #[derive(Default)]
 struct Gate {
     runner: Option<Arc<Runner>>,
-    failed: Option<(u64, crate::Error)>,
+    failed: Option<(u64, Error)>,
 }
 
 #[derive(Default)]
@@ -136,7 +155,7 @@ impl Slot {
         gate.runner = None;
         *lock(&self.current) = None;
         let round = self.round.fetch_add(1, Relaxed) + 1;
-        let opened = async { open::open(Arc::clone(env), &*dial.dial().await?).await }.await;
+        let opened = async { open::open(Arc::clone(env), &*dial_sh(dial).await?).await }.await;
         match opened {
             Ok(runner) => {
                 gate.failed = None;

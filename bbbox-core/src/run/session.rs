@@ -9,13 +9,12 @@ use super::{
     job::{Ended, JobSpec, JobState, KEPT, Kept, Order, RunResult, Signal, Signalled, Stream},
     message::{Killed, Output, Refusal, State, Status},
     runner::{Lost, Outcome, Runner},
-    runners::{Dial, Slot},
+    runners::{Dial, Slot, dial_sh},
 };
 use crate::{
     env::Env,
     error::{Effect, Error, ErrorKind, Result},
     id::JobId,
-    kind::Shell,
     transport::Transport,
 };
 
@@ -403,11 +402,7 @@ impl Session {
 
     /// The transport, for what needs streams of its own.
     pub(super) async fn transport(&self) -> Result<Arc<dyn Transport>> {
-        let transport = self.dial.dial().await?;
-        if transport.traits().shell != Shell::Sh {
-            return Err(Error::refused("this box has no POSIX shell"));
-        }
-        Ok(transport)
+        dial_sh(&*self.dial).await
     }
 }
 

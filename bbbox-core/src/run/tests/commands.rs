@@ -1,7 +1,14 @@
 //! What a command gets, and what comes back.
 
 use super::*;
-use crate::{error::ErrorKind, id::JobId, transport::Exit};
+use crate::{
+    env::SystemEnv,
+    error::{Error, ErrorKind, Result},
+    id::{BoxId, JobId},
+    kind::Shell,
+    route::Route,
+    transport::{Exit, Process, Transport, TransportTraits},
+};
 
 #[test]
 fn what_a_caller_awaits_can_move_between_threads() {
@@ -199,5 +206,48 @@ async fn bad_specs_are_refused_before_anything_happens() {
         JobSpec::script("true").dir(vec![0]),
     ] {
         assert_eq!(session.run(&spec, LONG).await.unwrap_err().kind(), ErrorKind::Invalid, "{spec:?}");
+    }
+}
+
+/// A box whose shell is PowerShell; nothing is started in it.
+struct Windows;
+
+#[async_trait::async_trait]
+impl Transport for Windows {
+    fn traits(&self) -> TransportTraits {
+        TransportTraits { shell: Shell::Powershell, admin: false, in_desktop_session: false, streaming: true }
+    }
+
+    async fn spawn(&self, argv: &[String]) -> Result<Process> {
+        panic!("{argv:?} was started")
+    }
+
+    async fn probe(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn route(&self, _: u16) -> Result<Route> {
+        Err(Error::refused("no ports"))
+    }
+}
+
+#[tokio::test]
+async fn a_box_without_a_posix_shell_says_so_whatever_is_asked() {
+    let transport: Arc<dyn Transport> = Arc::new(Windows);
+    let session = Runners::new(Arc::new(SystemEnv))
+        .session(&BoxId::parse("bxtest00000000").unwrap(), Arc::new(transport));
+    let (spec, here) = (JobSpec::script("true"), tempfile::tempdir().unwrap());
+    let errors = [
+        session.run(&spec, LONG).await.unwrap_err(),
+        session.start(&spec).await.unwrap_err(),
+        session.ready().await.unwrap_err(),
+        session.jobs().await.unwrap_err(),
+        session.stream(&spec, None, &mut tokio::io::sink(), &mut tokio::io::sink()).await.unwrap_err(),
+        session.copy_in(here.path(), "there", &|_, _| ()).await.unwrap_err(),
+        session.copy_out("there", here.path(), &|_, _| ()).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+        assert!(error.to_string().contains("PowerShell") && error.how_to_fix().is_some(), "{error:?}");
     }
 }
