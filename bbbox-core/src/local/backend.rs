@@ -8,7 +8,7 @@ use tokio::sync::OnceCell;
 use super::{
     client,
     config::{Isolation, LocalConfig},
-    folder::{Folder, fault, leftovers, private},
+    folder::{Folder, Guests, fault, leftovers, private},
     map::{Mode, Record, memory_mib},
     running,
     transport::{Inside, is_admin},
@@ -30,6 +30,9 @@ use crate::{
 
 /// What a small machine may promise all the same: sizes are not enforced, and a box or two can be tried anywhere.
 const LEAST_MIB: u64 = 8192;
+
+/// What a guest that does not say its size takes at least.
+const SMALLEST: Size = Size::new(1, 2048);
 
 /// The backend: guests in one folder of this machine.
 #[derive(Clone, Debug)]
@@ -183,7 +186,14 @@ impl Backend for Local {
         };
         let mut guests = limit(LimitName::Guests, self.config.most_boxes.map(u64::from), 0);
         let mut counted = BTreeMap::new();
-        for (folder, record) in Folder::all(&self.dir)? {
+        let all = Folder::all(&self.dir)?;
+        for (folder, _) in &all.nobodys {
+            let running = running::alive(folder).is_some();
+            for limit in [&mut memory, &mut guests] {
+                limit.used += limit.name.need(&SMALLEST, running);
+            }
+        }
+        for (folder, record) in all.known {
             let running = running::alive(&folder).is_some();
             for limit in [&mut memory, &mut guests] {
                 limit.used += limit.name.need(&record.size, running);
@@ -230,8 +240,12 @@ impl Backend for Local {
     }
 
     async fn held(&self, install: &InstallId) -> Result<Vec<Held>> {
-        let all = Folder::all(&self.dir)?.into_iter().map(|(_, record)| record);
-        Ok(all.filter(|record| record.owner.install == *install).map(|record| record.held()).collect())
+        let all = Folder::all(&self.dir)?;
+        for (_, why) in &all.nobodys {
+            tracing::warn!(backend = %self.id, error = why.chain(), "a guest says nothing of its owner and is left alone");
+        }
+        let known = all.known.into_iter().map(|(_, record)| record);
+        Ok(known.filter(|record| record.owner.install == *install).map(|record| record.held()).collect())
     }
 
     async fn reach(&self, guest: &Guest) -> Result<Reach> {
@@ -249,7 +263,14 @@ impl Backend for Local {
         };
         let dir = self.dir.display();
         let folder = match Folder::all(&self.dir) {
-            Ok(all) => check("folder", CheckOutcome::Ok, format!("{dir} holds {} guests", all.len()), None),
+            Ok(Guests { known, nobodys }) if nobodys.is_empty() => {
+                check("folder", CheckOutcome::Ok, format!("{dir} holds {} guests", known.len()), None)
+            }
+            Ok(Guests { nobodys, .. }) => {
+                let words: Vec<_> = nobodys.iter().map(|(_, why)| why.chain()).collect();
+                let fix = nobodys.first().and_then(|(_, why)| why.how_to_fix());
+                check("folder", CheckOutcome::Warning, words.join("; "), fix)
+            }
             Err(e) => check("folder", CheckOutcome::Failure, e.chain(), e.how_to_fix()),
         };
         let isolation = match (self.mode().await, self.granted().await) {

@@ -22,6 +22,14 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct Folder(PathBuf);
 
+/// Every guest in the backend's folder.
+#[derive(Debug, Default)]
+pub(super) struct Guests {
+    pub(super) known: Vec<(Folder, Record)>,
+    /// Those whose owner cannot be read, and why.
+    pub(super) nobodys: Vec<(Folder, Error)>,
+}
+
 impl Folder {
     /// The folder and record of `guest`, if it is there and is that install's and that box's.
     pub(super) fn of(dir: &Path, guest: &Guest) -> Result<Option<(Self, Record)>> {
@@ -37,13 +45,20 @@ impl Folder {
         Ok(folder.record()?.map(|record| (folder, record)))
     }
 
-    /// Every guest of every install.
-    pub(super) fn all(dir: &Path) -> Result<Vec<(Self, Record)>> {
-        let mut found = Vec::new();
+    /// Every guest of every install. One that does not say whose it is is nobody's: it never stands in the way of
+    /// what the others are asked for.
+    pub(super) fn all(dir: &Path) -> Result<Guests> {
+        let mut found = Guests::default();
         for entry in fs::read_dir(dir).map_err(|e| fault("could not list the guests", dir, e))? {
             let entry = entry.map_err(|e| fault("could not list the guests", dir, e))?;
             if let Some(name) = entry.file_name().to_str().and_then(|name| BoxId::parse(name).ok()) {
-                found.extend(Self::named(dir, &name)?);
+                match Self::named(dir, &name) {
+                    Ok(guest) => found.known.extend(guest),
+                    Err(why) if why.kind() == ErrorKind::Failed => {
+                        found.nobodys.push((Self(dir.join(name.as_str())), why));
+                    }
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(found)
@@ -123,10 +138,9 @@ impl Folder {
         let path = self.0.join("owner.json");
         let words = "could not read a guest's owner";
         match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|e| {
-                fault(words, &path, e.into()).fix("mend that file, or remove its folder if no box needs it")
-            }),
+            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|e| unread(words, &path, e.into())),
             Err(e) if matches!(e.kind(), Io::NotFound | Io::NotADirectory) => Ok(None),
+            Err(e) if e.kind() == Io::PermissionDenied => Err(unread(words, &path, e)),
             Err(e) => Err(fault(words, &path, e)),
         }
     }
@@ -145,6 +159,13 @@ fn beside(dir: &Path, what: &str, install: &InstallId, id: &BoxId) -> PathBuf {
 /// Makes a directory for its owner alone, and those above it; one that is there is left as it is.
 pub(super) fn private(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// A guest that does not say whose it is, now or later.
+fn unread(words: &str, path: &Path, error: io::Error) -> Error {
+    Error::failed(format!("{words} ({})", path.display()))
+        .because(error)
+        .fix("mend that file, or remove its folder if no box needs it")
 }
 
 /// A failure in a guest's folder, which may have been removed meanwhile.

@@ -9,9 +9,9 @@ use std::{
 
 use bbbox_core::{
     ErrorKind,
-    backend::{Backend as _, Released, Switch as _, Switched},
+    backend::{Backend as _, CheckOutcome, Released, Switch as _, Switched},
     guest::{Guest, Power},
-    id::{BackendId, BoxId, InstallId},
+    id::{BackendId, BoxId, InstallId, KindId},
     local::{Isolation, Local, LocalConfig},
     size::Size,
 };
@@ -154,13 +154,37 @@ async fn a_home_that_became_a_link_takes_nothing_with_it() {
 async fn a_listing_that_cannot_be_read_whole_is_no_listing() {
     let room = Room::new(Isolation::None);
     let (local, guest) = room.guest().await;
+    let away = tempfile::tempdir().unwrap();
+    let away_to = away.path().join("away");
+    fs::rename(room.dir.path(), &away_to).unwrap();
+    assert_eq!(local.held(&room.install).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    fs::rename(&away_to, room.dir.path()).unwrap();
+    room.end(&local, &guest).await;
+}
+
+#[tokio::test]
+async fn a_guest_that_does_not_say_whose_it_is_is_nobodys_and_takes_room() {
+    let room = Room::new(Isolation::None);
+    let (local, guest) = room.guest().await;
+    let other = local.acquire(&room.order(), &room.hooks()).await.unwrap();
     let owner = room.folder(&guest).join("owner.json");
     let good = fs::read(&owner).unwrap();
     fs::write(&owner, "{").unwrap();
-    let error = local.held(&room.install).await.unwrap_err();
-    assert!(error.kind() == ErrorKind::Unavailable && error.how_to_fix().is_some(), "{error:?}");
+    let held = local.held(&room.install).await.unwrap();
+    assert_eq!(held.into_iter().map(|held| held.guest).collect::<Vec<_>>(), vec![other.clone()]);
+    let capacity = local.capacity(&KindId::parse("linux").unwrap(), &room.install).await.unwrap();
+    let host = &capacity.hosts[0];
+    assert_eq!(host.limits.iter().map(|limit| limit.used).collect::<Vec<_>>(), [2 * 2048, 2]);
+    assert_eq!(host.counted.keys().collect::<Vec<_>>(), [&other.box_id]);
+    let error = local.power(&guest).await.unwrap_err();
+    assert!(error.how_to_fix().is_some(), "{error:?}");
     assert!(local.release(&guest, &room.hooks()).await.is_err(), "not knowing whose it is is not gone");
+    assert!(room.folder(&guest).join("home").is_dir(), "it was touched");
+    let checks = local.doctor().await;
+    let folder = checks.iter().find(|check| check.id == "local.folder").unwrap();
+    assert!(folder.outcome == CheckOutcome::Warning && folder.words.contains("owner.json"), "{folder:?}");
     fs::write(&owner, good).unwrap();
+    assert_eq!(local.release(&other, &room.hooks()).await.unwrap(), Released::Removed);
     room.end(&local, &guest).await;
 }
 
