@@ -128,6 +128,15 @@ impl Registry {
         self.entries.iter().any(|e| e.backend.id() == id) || self.broken.iter().any(|(b, _)| b == id)
     }
 
+    /// What is to be done about a box whose backend is not configured; `None` where it is, or none was chosen yet.
+    pub(crate) fn without_backend(&self, record: &BoxRecord) -> Option<String> {
+        let backend = record.backend.as_ref().filter(|backend| !self.is_configured(backend))?;
+        let name = &record.name;
+        Some(format!(
+            "box {name}: its backend {backend} is not configured; put it back, or `bbbox forget {name}`"
+        ))
+    }
+
     /// The backend `id`.
     ///
     /// # Errors

@@ -2,9 +2,10 @@
 
 use super::Boxes;
 use crate::{
-    config::{self, Change, Draft, Stored},
+    config::{self, Applied, Change, Draft, Stored},
     driver::Drivers,
     error::Result,
+    records,
 };
 
 impl Boxes {
@@ -22,11 +23,11 @@ impl Boxes {
         self.shared.world.store.read(|db| config::load(db, self.drivers()))
     }
 
-    /// Puts a checked document in place of the one that holds.
+    /// Puts a checked document in place of the one that holds, and says which boxes it leaves without their backend.
     ///
     /// # Errors
     /// `Busy` when it was changed since the draft's revision; nothing changes then.
-    pub fn configure(&self, draft: &Draft) -> Result<Stored> {
+    pub fn configure(&self, draft: &Draft) -> Result<Applied> {
         self.person_only("changes the configuration")?;
         self.may_change()?;
         let _one_at_a_time =
@@ -36,6 +37,14 @@ impl Boxes {
             self.shared.world.store.write(|db| config::save_if(db, draft, &change, self.drivers()))?;
         self.shared.settings.set_document(stored.document.clone());
         self.shared.world.set_registry(self.shared.settings.registry());
-        Ok(stored)
+        Ok(Applied { stored, warnings: self.left_alone()? })
+    }
+
+    /// Boxes whose backend is not configured, each in words.
+    fn left_alone(&self) -> Result<Vec<String>> {
+        let world = &self.shared.world;
+        let registry = world.registry();
+        let records = world.store.read(records::all)?;
+        Ok(records.iter().filter_map(|record| registry.without_backend(record)).collect())
     }
 }

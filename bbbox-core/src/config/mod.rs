@@ -22,7 +22,7 @@ pub use amount::{Amount, WrittenSize};
 pub use check::{Draft, check_text, check_value};
 pub use document::{BackendEntry, Document, KindEntry};
 pub use problem::{Problem, Problems};
-pub use stored::{Change, Stored};
+pub use stored::{Applied, Change, Stored};
 pub(crate) use stored::{load, save_if};
 
 #[cfg(test)]

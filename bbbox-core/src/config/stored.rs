@@ -33,6 +33,15 @@ pub struct Change {
     pub by: String,
 }
 
+/// A configuration that was put in place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied {
+    /// What holds now.
+    pub stored: Stored,
+    /// What it leaves to be done, in words: boxes whose backend it does not have.
+    pub warnings: Vec<String>,
+}
+
 impl Stored {
     /// The stored document with its revision, as it is shown and handed in again.
     #[must_use]

@@ -119,14 +119,7 @@ async fn survey(world: &Arc<World>, journal: &Arc<Journal>, report: &mut Report)
     }
     // The records are read after the listings: a guest that was just claimed has its record by now.
     let records = world.store.read(records::all)?;
-    for record in &records {
-        if record.backend.as_ref().is_some_and(|backend| !registry.is_configured(backend)) {
-            report.troubles.push(format!(
-                "box {}: its backend is not configured; put it back, or `bbbox forget {}`",
-                record.name, record.name
-            ));
-        }
-    }
+    report.troubles.extend(records.iter().filter_map(|record| registry.without_backend(record)));
     let (mut busy, mut unknown, mut given_up) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let ids =
         records.iter().map(|r| r.id.clone()).chain(held.values().flatten().map(|h| h.owner.box_id.clone()));

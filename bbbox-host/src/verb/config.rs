@@ -1,13 +1,21 @@
 //! `bbbox config`: show, check and apply the configuration.
 
-use std::path::{Path, PathBuf};
+use std::{
+    iter,
+    path::{Path, PathBuf},
+};
 
-use bbbox::config::{Draft, Stored, check_text};
+use bbbox::config::{Applied, Draft, Stored, check_text};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::{file_name, read_bytes};
-use crate::{cli::Common, fault::Fault, folder, printer::Printer};
+use crate::{
+    cli::Common,
+    fault::Fault,
+    folder,
+    printer::{Printer, line},
+};
 
 /// Show, check or apply the configuration: the backends in order, and what is set about kinds
 #[derive(Debug, Args)]
@@ -58,9 +66,12 @@ impl Config {
                 let mut draft = read(&file)?;
                 draft.revision = draft.revision.or(revision);
                 folder::change(common, printer, "config apply", async |boxes| {
-                    let stored = boxes.configure(&draft)?;
-                    printer.answer(&json!({ "revision": stored.revision }), || {
-                        format!("the configuration is at revision {}", stored.revision)
+                    let Applied { stored, warnings } = boxes.configure(&draft)?;
+                    let value = json!({ "revision": stored.revision, "warnings": warnings });
+                    printer.answer(&value, || {
+                        let warned = warnings.iter().map(|warning| format!("\nwarning: {}", line(warning)));
+                        let held = format!("the configuration is at revision {}", stored.revision);
+                        iter::once(held).chain(warned).collect()
                     })
                 })?;
             }

@@ -30,6 +30,28 @@ fn what_is_shown_can_be_changed_and_applied_and_only_over_what_it_was_made_from(
 }
 
 #[test]
+fn a_document_that_drops_a_backend_says_which_boxes_it_leaves() {
+    let folder = Folder::new();
+    let apply = |revision: u64, id: &str| {
+        let document =
+            format!(r#"{{"revision": {revision}, "backends": [{{"id": "{id}", "type": "local"}}]}}"#);
+        let said = folder.feed(&["config", "--json", "apply", "-"], document.as_bytes());
+        serde_json::from_str::<serde_json::Value>(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"))
+    };
+    assert_eq!(apply(0, "one")["warnings"], serde_json::json!([]));
+    folder.ok(&["acquire", "linux", "--name", "dev"]);
+    let warnings = apply(1, "two")["warnings"].clone();
+    let words = warnings[0].as_str().unwrap();
+    assert!(
+        words.contains("box dev") && words.contains("backend one") && words.contains("forget"),
+        "{words}"
+    );
+    let said = folder.feed(&["config", "apply", "-"], br#"{"revision": 2, "backends": []}"#);
+    assert!(said.out.contains("\nwarning: box dev: "), "{said:?}");
+    assert_eq!(apply(3, "one")["warnings"], serde_json::json!([]));
+}
+
+#[test]
 fn every_problem_of_a_file_is_said_with_its_line() {
     let folder = Folder::new();
     let document = "[[backends]]\nid = \"one\"\ntype = \"dokcer\"\n\n[kinds.linux]\ndefault = \"smal\"\n";
