@@ -24,6 +24,9 @@ use crate::{
     store::{LogEvent, Store},
 };
 
+/// How often a box's guest is checked when people ask for it.
+const CHECK_EVERY: Duration = Duration::from_secs(60);
+
 /// What operations share.
 pub(crate) struct World {
     pub(crate) store: Arc<Store>,
@@ -33,6 +36,8 @@ pub(crate) struct World {
     /// By when each box that is being made must answer, as [`Env::elapsed`] counts. It is not stored: after a
     /// restart a box gets its time anew.
     deadlines: Mutex<HashMap<BoxId, Duration>>,
+    /// When each box's guest was last checked, as [`Env::elapsed`] counts.
+    checked: Mutex<HashMap<BoxId, Duration>>,
     registry: RwLock<Arc<Registry>>,
     install: RwLock<InstallId>,
 }
@@ -59,6 +64,7 @@ impl World {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
             deadlines: Mutex::default(),
+            checked: Mutex::default(),
             store: parts.store,
             env: parts.env,
             embedder: parts.embedder,
@@ -146,6 +152,20 @@ impl World {
     /// Says that the box is not being made any more.
     pub(crate) fn drop_deadline(&self, id: &BoxId) {
         self.deadlines.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    /// Notes that the box's guest was just checked.
+    pub(crate) fn note_checked(&self, id: &BoxId) {
+        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.env.elapsed();
+        checked.retain(|_, at| now.saturating_sub(*at) < CHECK_EVERY);
+        checked.insert(id.clone(), now);
+    }
+
+    /// Whether the box's guest was checked within the last minute.
+    pub(crate) fn was_just_checked(&self, id: &BoxId) -> bool {
+        let checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        checked.get(id).is_some_and(|at| self.env.elapsed().saturating_sub(*at) < CHECK_EVERY)
     }
 
     /// Runs `work` until `deadline`, as [`Env::elapsed`] counts. Past it, `cancel` is cancelled, and `work` gets ten seconds to end by itself.

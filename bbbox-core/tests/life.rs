@@ -204,3 +204,21 @@ async fn a_clock_that_jumps_ends_no_acquire_and_time_that_passes_does() {
     assert!(error.chain().contains("within its time"), "{error:?}");
     assert!(boxes.list().unwrap().is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_is_checked_at_most_once_a_minute_unless_something_was_done() {
+    let (data, guests) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let boxes = open(data.path(), guests.path());
+    let handle = boxes.acquire(small()).await.unwrap();
+    let checks = || {
+        let all = boxes.operations(100).unwrap();
+        all.into_iter().filter(|operation| operation.kind == "check").count()
+    };
+    handle.check().await.unwrap();
+    handle.check().await.unwrap();
+    assert_eq!(checks(), 1);
+    handle.stop(false).await.unwrap();
+    handle.check().await.unwrap();
+    assert_eq!(checks(), 2);
+    handle.release(false).await.unwrap();
+}

@@ -8,7 +8,7 @@ use crate::{
     error::{Error, Result},
     guest::Power,
     id::{BoxId, BoxName, OperationId, ThreadId},
-    journal::Summary,
+    journal::{State, Summary},
     kind::standard,
     life::{self, Asked, Change, If, Rename, Resize},
     record::BoxRecord,
@@ -227,13 +227,19 @@ impl BoxHandle {
         self.boxes.wait(&operation).await
     }
 
-    /// Reads how the guest really is and makes the record say so.
+    /// Reads how the guest really is and makes the record say so: at most once a minute, unless something was done
+    /// to the box since.
     ///
     /// # Errors
     /// `Unavailable` when its provider does not answer.
     pub async fn check(&self) -> Result<()> {
         self.may_change()?;
         let shared = &self.boxes.shared;
+        let last = shared.journal.history(&self.id)?.pop();
+        let settled = last.is_some_and(|last| last.kind == life::CHECK && last.state == State::Done);
+        if settled && shared.world.was_just_checked(&self.id) {
+            return Ok(());
+        }
         let operation = life::begin_check(&shared.journal, &shared.world, &self.id, &self.asked())?;
         self.boxes.wait(&operation).await
     }

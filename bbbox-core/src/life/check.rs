@@ -17,7 +17,7 @@ use crate::{
     world::World,
 };
 
-pub(super) const KIND: &str = "check";
+pub(crate) const KIND: &str = "check";
 
 /// What a check is given.
 #[derive(Debug, Serialize, Deserialize)]
@@ -62,6 +62,7 @@ async fn check(cx: Context, world: Arc<World>, args: Check) -> Result<(), Halt> 
                     }
                     _ => None,
                 };
+                world.note_checked(id);
                 Ok(Some(Seen { power, cause }))
             },
             |tx, seen| {

@@ -22,7 +22,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use acquire::{Acquire, begin as begin_acquire};
 pub(crate) use adopt::{Adopt, Stray, begin_adopt, begin_stray};
-pub(crate) use check::begin as begin_check;
+pub(crate) use check::{KIND as CHECK, begin as begin_check};
 pub(crate) use forget::begin as begin_forget;
 pub(crate) use image::begin as begin_image_build;
 pub(crate) use power::{begin_start, begin_stop};

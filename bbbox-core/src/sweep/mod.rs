@@ -48,6 +48,9 @@ const OPERATION: Duration = Duration::from_secs(300);
 pub struct Report {
     /// What it did, a line each.
     pub done: Vec<String>,
+    /// Guests without a record that it left as they are, and why, a line each.
+    #[serde(default)]
+    pub kept: Vec<String>,
     /// What it could not do or could not see, and why, a line each.
     pub troubles: Vec<String>,
 }
@@ -69,7 +72,9 @@ impl Report {
 pub(crate) async fn run(world: &Arc<World>, journal: &Arc<Journal>) -> Result<Report> {
     let mut report = Report::default();
     let inventory = survey(world, journal, &mut report).await?;
-    let acts = stream::iter(plan::plan(&inventory)).map(|action| async move {
+    let plan = plan::plan(&inventory);
+    report.kept = plan.kept;
+    let acts = stream::iter(plan.actions).map(|action| async move {
         let done = act(world, journal, &action).await;
         done.map_err(|error| format!("{action}: {}", error.chain()))
     });
@@ -244,6 +249,9 @@ pub(crate) async fn keep_up(world: Arc<World>, journal: Arc<Journal>) {
 fn log(report: &Report) {
     for line in &report.done {
         tracing::info!(line, "sweep");
+    }
+    for line in &report.kept {
+        tracing::info!(line, "sweep keeps");
     }
     for line in &report.troubles {
         tracing::warn!(line, "sweep");

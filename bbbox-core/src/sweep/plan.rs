@@ -82,18 +82,43 @@ impl fmt::Display for Action {
     }
 }
 
-/// What to do, boxes first, then guests without a record.
-pub(super) fn plan(inventory: &Inventory) -> Vec<Action> {
-    let mut actions = Vec::new();
+/// What a sweep should do.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// Boxes first, then guests without a record.
+    pub(super) actions: Vec<Action>,
+    /// Guests without a record that are left as they are, and why.
+    pub(super) kept: Vec<String>,
+}
+
+/// What to do about what was seen.
+pub(super) fn plan(inventory: &Inventory) -> Plan {
+    let mut plan = Plan::default();
     for record in inventory.records.iter().filter(|r| !inventory.busy.contains(&r.id)) {
-        about_box(inventory, record, &mut actions);
+        about_box(inventory, record, &mut plan.actions);
     }
     for (backend, held) in &inventory.held {
         for guest in held.iter().filter(|h| !inventory.busy.contains(&h.owner.box_id)) {
-            actions.extend(about_guest(inventory, backend, guest));
+            match about_guest(inventory, backend, guest) {
+                About::Fine => {}
+                About::Do(action) => plan.actions.push(action),
+                About::Keep(why) => {
+                    let (guest, box_id) = (&guest.guest.reference, &guest.owner.box_id);
+                    plan.kept.push(format!("kept guest {guest} of box {box_id} on {backend}: {why}"));
+                }
+            }
         }
     }
-    actions
+    plan
+}
+
+/// What to do about one guest.
+enum About {
+    /// It is its box's.
+    Fine,
+    Do(Action),
+    /// What to do is not known now.
+    Keep(String),
 }
 
 fn about_box(inventory: &Inventory, record: &BoxRecord, actions: &mut Vec<Action>) {
@@ -140,9 +165,9 @@ fn about_box(inventory: &Inventory, record: &BoxRecord, actions: &mut Vec<Action
     }
 }
 
-fn about_guest(inventory: &Inventory, backend: &BackendId, held: &Held) -> Option<Action> {
+fn about_guest(inventory: &Inventory, backend: &BackendId, held: &Held) -> About {
     let stray = |why: &str| {
-        Some(Action::Stray(Box::new(Stray {
+        About::Do(Action::Stray(Box::new(Stray {
             backend: backend.clone(),
             guest: held.guest.clone(),
             why: why.to_owned(),
@@ -152,9 +177,11 @@ fn about_guest(inventory: &Inventory, backend: &BackendId, held: &Held) -> Optio
         let is_its = record.backend.as_ref() == Some(backend)
             && record.guest.as_ref().is_some_and(|guest| guest.reference == held.guest.reference);
         return match &record.guest {
-            _ if is_its => None,
+            _ if is_its => About::Fine,
             // Its own release finds it by its box, whatever it is called.
-            _ if record.state == BoxState::Releasing && record.backend.as_ref() == Some(backend) => None,
+            _ if record.state == BoxState::Releasing && record.backend.as_ref() == Some(backend) => {
+                About::Fine
+            }
             Some(_) if record.state == BoxState::Gone => {
                 stray("its box's guest was deleted, and this is another")
             }
@@ -166,13 +193,22 @@ fn about_guest(inventory: &Inventory, backend: &BackendId, held: &Held) -> Optio
         return stray("its box was released");
     }
     let state = match &held.owner.thread {
-        // Not known now: the guest is kept until it is.
-        Some(thread) => Some(*inventory.threads.get(thread)?),
+        Some(thread) => match inventory.threads.get(thread) {
+            Some(state) => Some(*state),
+            None => return About::Keep(format!("how thread {thread} stands is not known now")),
+        },
         None => None,
     };
-    let offers = inventory.offers.get(backend)?;
-    let offer = offers.iter().find(|offer| offer.kind == held.owner.kind)?;
-    Some(Action::Adopt(Box::new(Adopt {
+    let Some(offers) = inventory.offers.get(backend) else {
+        return About::Keep("what its backend offers is not known now".to_owned());
+    };
+    let kind = &held.owner.kind;
+    let Some(offer) = offers.iter().find(|offer| offer.kind == *kind) else {
+        return About::Keep(format!(
+            "its backend does not offer {kind} any more; put that back, or remove the guest there"
+        ));
+    };
+    About::Do(Action::Adopt(Box::new(Adopt {
         backend: backend.clone(),
         owner: held.owner.clone(),
         guest: held.guest.clone(),

@@ -88,6 +88,7 @@ fn inventory(records: Vec<BoxRecord>, held: Vec<Held>) -> Inventory {
 
 fn words(inventory: &Inventory) -> Vec<String> {
     plan(inventory)
+        .actions
         .iter()
         .map(|a| format!("{a:?}").split([' ', '(']).next().unwrap_or_default().to_owned())
         .collect()
@@ -171,13 +172,19 @@ fn a_guest_without_a_record_is_restored_unless_its_box_was_released() {
     seen.given_up.clear();
     seen.offers.clear();
     assert!(words(&seen).is_empty(), "what the box can do is not known now");
+    assert!(plan(&seen).kept[0].contains("is not known now"), "{:?}", plan(&seen).kept);
+    seen.offers.insert(backend(), vec![]);
+    assert!(plan(&seen).kept[0].contains("does not offer linux"), "{:?}", plan(&seen).kept);
+    seen.threads.clear();
+    assert!(plan(&seen).kept[0].starts_with("kept guest g1 of box bx"), "{:?}", plan(&seen).kept);
+    assert!(plan(&inventory(vec![record(1, BoxState::Ready)], vec![held(1, "g1")])).kept.is_empty());
 }
 
 #[test]
 fn a_guest_is_never_deleted_on_one_answer_about_its_thread() {
     let mut seen = inventory(vec![], vec![held(1, "g1")]);
     seen.threads.insert(thread(), ThreadState::Ended);
-    let actions = plan(&seen);
+    let actions = plan(&seen).actions;
     let [Action::Adopt(adopt)] = actions.as_slice() else { panic!("{actions:?}") };
     assert_eq!(adopt.thread_ended, Some(seen.now));
 }

@@ -19,7 +19,8 @@ impl Sweep {
             let report = progress.during(boxes.sweep()).await?;
             printer.answer(&report, || {
                 let troubles = report.troubles.iter().map(|trouble| format!("trouble: {trouble}"));
-                let mut lines: Vec<String> = report.done.iter().cloned().chain(troubles).collect();
+                let mut lines: Vec<String> =
+                    report.done.iter().chain(&report.kept).cloned().chain(troubles).collect();
                 if lines.is_empty() {
                     lines.push("All is as it should be".to_owned());
                 }
