@@ -9,7 +9,7 @@
 //! because providers use references again. It reports **only what could not be foreseen**: the caller has
 //! validated its input. And it never **retries or waits out** a fault of the provider: the journal does.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use crate::{
     error::Result,
     guest::{Guest, Held, Owner, Power, StopCause},
     id::{BackendId, InstallId, KindId},
-    kind::{Capabilities, Feature},
+    kind::Capabilities,
     size::Size,
     transport::Transport,
 };
@@ -62,14 +62,12 @@ pub struct Offer {
 /// What to make.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Whose the guest is: recorded at the provider with the guest, not after it.
+    /// Whose the guest is and what it must have beyond its kind: recorded at the provider with the guest, not after it.
     pub owner: Owner,
     /// Its size.
     pub size: Size,
     /// The host that was chosen, where the backend has several.
     pub host: Option<String>,
-    /// What the guest must have beyond its kind.
-    pub features: BTreeSet<Feature>,
     /// What earlier runs of the same acquire left.
     pub earlier: Earlier,
     /// Cancelled when the caller takes the acquire back. The backend then releases what it claimed and answers
@@ -216,6 +214,16 @@ pub trait Backend: Send + Sync {
     ///   it alone.
     /// - *Errors*: `Unavailable`; never a part of the list.
     async fn held(&self, install: &InstallId) -> Result<Vec<Held>>;
+
+    /// Whether the guest comes from what its kind is offered from now, so that it can do what the offer says; `None`
+    /// where the backend cannot tell.
+    ///
+    /// - *Promise* `a-new-guest-is-as-offered`.
+    /// - *Errors*: `Gone`, `Unavailable`.
+    async fn as_offered(&self, guest: &Guest) -> Result<Option<bool>> {
+        let _ = guest;
+        Ok(None)
+    }
 
     /// How to reach the guest. Makes no connection yet.
     ///

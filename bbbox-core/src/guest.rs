@@ -1,11 +1,16 @@
 //! A guest: a backend's handle on the machine of one box, and what the provider records about it.
 
-use std::{collections::BTreeMap, fmt, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::IpAddr,
+};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     id::{BoxId, BoxName, InstallId, KindId, ThreadId},
+    kind::Feature,
     size::Size,
 };
 
@@ -24,6 +29,9 @@ pub struct Owner {
     pub name: BoxName,
     /// The box's kind.
     pub kind: KindId,
+    /// What the box was asked to have beyond its kind.
+    #[serde(default)]
+    pub features: BTreeSet<Feature>,
 }
 
 /// A backend's handle on one box's machine. Kept with the box's record; never holds a secret.

@@ -233,6 +233,7 @@ impl BoxRecord {
             thread: self.thread.clone(),
             name: self.name.clone(),
             kind: self.kind.clone(),
+            features: self.features.clone(),
         }
     }
 }

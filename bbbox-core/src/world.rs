@@ -38,6 +38,8 @@ pub(crate) struct World {
     deadlines: Mutex<HashMap<BoxId, Duration>>,
     /// When each box's guest was last checked, as [`Env::elapsed`] counts.
     checked: Mutex<HashMap<BoxId, Duration>>,
+    /// Has the next sweep come at once.
+    pub(crate) nudge: tokio::sync::Notify,
     registry: RwLock<Arc<Registry>>,
     install: RwLock<InstallId>,
 }
@@ -65,6 +67,7 @@ impl World {
         Self {
             deadlines: Mutex::default(),
             checked: Mutex::default(),
+            nudge: tokio::sync::Notify::new(),
             store: parts.store,
             env: parts.env,
             embedder: parts.embedder,

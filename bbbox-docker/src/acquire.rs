@@ -41,7 +41,9 @@ impl Inner {
             () = order.cancel.cancelled() => return Err(taken_back()),
         };
         loop {
-            if !seen.grant.has_docker() && order.features.iter().any(|feature| feature.as_str() == "docker") {
+            if !seen.grant.has_docker()
+                && order.owner.features.iter().any(|feature| feature.as_str() == "docker")
+            {
                 let why = seen.refusal.clone().unwrap_or_else(|| "privileged is off".to_owned());
                 self.granted(seen).await?;
                 return Err(Error::refused("this engine does not grant what Docker inside a box needs")

@@ -303,6 +303,11 @@ impl Backend for Docker {
         Ok(held.collect())
     }
 
+    async fn as_offered(&self, guest: &Guest) -> Result<Option<bool>> {
+        let (container, seen) = tokio::try_join!(self.0.need(guest), self.0.grant())?;
+        Ok(Some(container.has_docker() == seen.grant.has_docker()))
+    }
+
     async fn reach(&self, guest: &Guest) -> Result<Reach> {
         let command = Arc::new(ExecTransport { engine: Arc::clone(&self.0.engine), guest: guest.clone() });
         Ok(Reach { command, displays: Vec::new() })

@@ -4,17 +4,20 @@
 //! name, another size) stands on a *note*: an empty volume of the box's whose labels hold it, in rising
 //! generations. Nothing of this is kept inside the box, where the box could forge it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bbbox_core::{
     guest::{Guest, Owner},
     id::{BackendId, BoxId, BoxName, InstallId, KindId, ThreadId},
+    kind::Feature,
     size::Size,
 };
 use bollard::models::{
     ContainerInspectResponse, ContainerStateStatusEnum, ContainerSummary, ContainerSummaryStateEnum,
     SystemInfo,
 };
+
+use crate::privilege::Grant;
 
 /// The kinds whose boxes are made here, by the engine's architecture.
 pub(crate) const KINDS: &[(&str, &str)] = &[("linux", "x86_64"), ("linux-arm64", "aarch64")];
@@ -26,6 +29,7 @@ pub(crate) const THREAD: &str = "bb-box.thread";
 pub(crate) const NAME: &str = "bb-box.name";
 pub(crate) const KIND: &str = "bb-box.kind";
 pub(crate) const BUILD: &str = "bb-box.build";
+pub(crate) const FEATURES: &str = "bb-box.features";
 pub(crate) const CORES: &str = "bb-box.cores";
 pub(crate) const MEMORY: &str = "bb-box.memory-mib";
 pub(crate) const DOCKER_INSIDE: &str = "bb-box.docker-inside";
@@ -76,6 +80,10 @@ pub(crate) fn owner_labels(backend: &BackendId, owner: &Owner, size: &Size) -> L
     if let Some(thread) = &owner.thread {
         labels.insert(THREAD.to_owned(), thread.to_string());
     }
+    if !owner.features.is_empty() {
+        let features: Vec<_> = owner.features.iter().map(Feature::as_str).collect();
+        labels.insert(FEATURES.to_owned(), features.join(","));
+    }
     labels
 }
 
@@ -92,6 +100,10 @@ pub(crate) fn owner(labels: &Labels) -> Option<Owner> {
         },
         name: BoxName::parse(text(NAME)?).ok()?,
         kind: KindId::parse(text(KIND)?).ok()?,
+        features: text(FEATURES).map_or_else(
+            || Some(BTreeSet::new()),
+            |words| words.split(',').map(|word| Feature::parse(word).ok()).collect(),
+        )?,
     })
 }
 
@@ -154,6 +166,11 @@ pub(crate) struct Ended {
 }
 
 impl Container {
+    /// Whether Docker runs inside, as it was made.
+    pub(crate) fn has_docker(&self) -> bool {
+        self.labels.get(DOCKER_INSIDE).is_some_and(|words| *words != Grant::Plain.words())
+    }
+
     /// Whether the container is `guest`'s box.
     pub(crate) fn is(&self, guest: &Guest) -> bool {
         self.labels.get(INSTALL).map(String::as_str) == Some(guest.install.as_str())
@@ -320,7 +337,7 @@ mod tests {
     proptest! {
         #[test]
         fn labels_of_anyone_never_panic(labels in proptest::collection::hash_map(
-            prop_oneof![Just(INSTALL), Just(BOX), Just(THREAD), Just(NAME), Just(KIND), Just(CORES), Just(MEMORY), Just(NOTE)]
+            prop_oneof![Just(INSTALL), Just(BOX), Just(THREAD), Just(NAME), Just(KIND), Just(CORES), Just(MEMORY), Just(NOTE), Just(FEATURES)]
                 .prop_map(str::to_owned),
             prop_oneof![any::<String>(), Just("bxsamplesample".to_owned()), Just("insampleinsamp".to_owned()), Just("7".to_owned())],
             0..8,
@@ -330,11 +347,12 @@ mod tests {
         }
 
         #[test]
-        fn an_owner_comes_back_from_its_labels(cores in 1_u32..256, memory in 128_u64..4_194_304, thread in any::<bool>()) {
+        fn an_owner_comes_back_from_its_labels(cores in 1_u32..256, memory in 128_u64..4_194_304, thread in any::<bool>(), features in proptest::collection::btree_set("[a-z0-9-]{1,40}", 0..4)) {
             let mut made = owner(&running().labels).unwrap();
             if !thread {
                 made.thread = None;
             }
+            made.features = features.into_iter().map(|word| Feature::parse(word).unwrap()).collect();
             let backend = BackendId::parse("docker").unwrap();
             let labels = owner_labels(&backend, &made, &Size::new(cores, memory));
             prop_assert_eq!(owner(&labels), Some(made));

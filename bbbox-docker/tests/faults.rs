@@ -268,7 +268,7 @@ async fn an_engine_that_grants_nothing_gives_boxes_without_docker() {
     let engine = hardened(9, "000001ffffffffff");
     let docker = engine.backend_with(true);
     let mut order = common::order(&common::install());
-    order.features.insert(bbbox_core::kind::Feature::parse("docker").unwrap());
+    order.owner.features.insert(bbbox_core::kind::Feature::parse("docker").unwrap());
     let error = docker.acquire(&order, &Told::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
     assert!(error.chain().contains("apply caps"), "the engine's own words: {error:?}");

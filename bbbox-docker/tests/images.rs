@@ -154,7 +154,7 @@ async fn a_box_without_privileges_has_no_docker_and_says_so() {
     assert_eq!(process.exit.await.unwrap().shell_status(), 137);
     assert_eq!(sh(&*command, "pgrep -fxc 'sleep 1005' || :").await, "0");
     docker.release(&guest, &common::Told::default()).await.unwrap();
-    order.features.insert(bbbox_core::kind::Feature::parse("docker").unwrap());
+    order.owner.features.insert(bbbox_core::kind::Feature::parse("docker").unwrap());
     let error = docker.acquire(&order, &common::Told::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
     assert!(docker.held(&order.owner.install).await.unwrap().is_empty());

@@ -22,6 +22,7 @@ use bbbox::{
     error::{Effect, Error},
     guest::{Guest, Held, Owner, Power, StopCause},
     id::{BackendId, InstallId, KindId},
+    kind::Feature,
     size::Size,
 };
 
@@ -44,6 +45,7 @@ pub struct Faulty {
     plan: Mutex<Plan>,
     calls: Mutex<Vec<Call>>,
     ready_timeout: Option<Duration>,
+    feature: Option<Feature>,
 }
 
 impl std::fmt::Debug for Faulty {
@@ -56,13 +58,20 @@ impl Faulty {
     /// Wraps `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn Backend>, plan: Plan) -> Self {
-        Self { inner, plan: Mutex::new(plan), calls: Mutex::default(), ready_timeout: None }
+        Self { inner, plan: Mutex::new(plan), calls: Mutex::default(), ready_timeout: None, feature: None }
     }
 
     /// Gives boxes another time to get ready than the backend does.
     #[must_use]
     pub fn ready_within(mut self, time: Duration) -> Self {
         self.ready_timeout = Some(time);
+        self
+    }
+
+    /// Offers one feature more than the backend does.
+    #[must_use]
+    pub fn offering(mut self, feature: Feature) -> Self {
+        self.feature = Some(feature);
         self
     }
 
@@ -132,6 +141,7 @@ impl Backend for Faulty {
         let mut offers = self.call(Method::Offers, self.inner.offers()).await?;
         for offer in &mut offers {
             offer.ready_timeout = self.ready_timeout.unwrap_or(offer.ready_timeout);
+            offer.capabilities.features.extend(self.feature.clone());
         }
         Ok(offers)
     }
@@ -154,6 +164,10 @@ impl Backend for Faulty {
 
     async fn held(&self, install: &InstallId) -> Result<Vec<Held>> {
         self.call(Method::Held, self.inner.held(install)).await
+    }
+
+    async fn as_offered(&self, guest: &Guest) -> Result<Option<bool>> {
+        self.inner.as_offered(guest).await
     }
 
     async fn reach(&self, guest: &Guest) -> Result<Reach> {

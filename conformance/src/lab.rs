@@ -182,13 +182,13 @@ impl Lab {
             thread: Some(ThreadId::parse(format!("thread-{tail}"))?),
             name: BoxName::parse(format!("cf-{tail}"))?,
             kind: self.abilities().offer.kind.clone(),
+            features: self.abilities().offer.capabilities.features.clone(),
             box_id,
         };
         Ok(Order {
             owner,
             size: self.abilities().size,
             host: None,
-            features: Default::default(),
             earlier: Earlier::default(),
             cancel: CancellationToken::new(),
         })

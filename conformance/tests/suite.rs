@@ -106,6 +106,9 @@ impl Backend for Liar {
     async fn held(&self, install: &InstallId) -> Result<Vec<Held>> {
         self.0.held(install).await
     }
+    async fn as_offered(&self, guest: &Guest) -> Result<Option<bool>> {
+        self.0.as_offered(guest).await
+    }
     async fn reach(&self, guest: &Guest) -> Result<Reach> {
         self.0.reach(guest).await
     }

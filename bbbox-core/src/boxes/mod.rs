@@ -227,6 +227,7 @@ impl Boxes {
     ///   `sweep-starts-again-once`: a box that did not choose to stop, and not twice in ten minutes.
     ///   `sweep-acts-on-its-own`: never on another install's guests. `sweep-leaves-one-guest-a-box`.
     ///   `sweep-never-ends-a-box-on-one-answer`: a thread must be found ended twice in a row.
+    ///   `sweep-refreshes-what-boxes-can-do`: where a guest comes from what its kind is offered from now.
     ///   `a-silent-provider-loses-nothing`: what cannot be seen is left as it is.
     ///
     /// # Errors

@@ -37,6 +37,8 @@ impl Boxes {
             self.shared.world.store.write(|db| config::save_if(db, draft, &change, self.drivers()))?;
         self.shared.settings.set_document(stored.document.clone());
         self.shared.world.set_registry(self.shared.settings.registry());
+        // What the backends offer now may be more or less.
+        self.shared.world.nudge.notify_one();
         Ok(Applied { stored, warnings: self.left_alone()? })
     }
 

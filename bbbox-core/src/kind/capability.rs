@@ -191,6 +191,19 @@ impl Capabilities {
         }
     }
 
+    /// What a box of the same kind can do that may come from something else than this: nothing but what the kind and
+    /// its own `features` say.
+    #[must_use]
+    pub fn at_least(&self, features: &BTreeSet<Feature>) -> Self {
+        Self {
+            features: features.clone(),
+            displays: Vec::new(),
+            computer_use: None,
+            enrol: false,
+            ..self.clone()
+        }
+    }
+
     /// Whether the boxes have `feature`.
     #[must_use]
     pub fn has(&self, feature: &str) -> bool {

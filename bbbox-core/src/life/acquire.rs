@@ -163,7 +163,6 @@ async fn make(cx: &Context, world: &Arc<World>, args: &Acquire, placement: &Plac
                 owner: record.owner(&world.install()),
                 size: record.size,
                 host: placement.host.clone(),
-                features: args.ask.wanted.features.clone(),
                 earlier: Earlier { guest: record.guest.clone(), task: at.task.clone(), tries: at.tries },
                 cancel: cancel.clone(),
             };

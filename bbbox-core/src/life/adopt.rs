@@ -3,7 +3,7 @@
 //! Both take the box's turn in the journal and look again then, so that nothing is done on a listing that has
 //! become old.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,13 @@ use crate::{
     id::{BackendId, OperationId},
     journal::{Context, Halt, Journal, JournalBuilder},
     kind::Capabilities,
-    record::{Beginning, BoxRecord, BoxState},
+    record::{Beginning, BoxRecord, BoxState, Unanswered},
     records,
     world::World,
 };
+
+/// How long a box whose record was restored has to answer before it is asked again by itself.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 const ADOPT: &str = "adopt";
 const STRAY: &str = "release-stray";
@@ -29,7 +32,8 @@ pub(crate) struct Adopt {
     pub(crate) backend: BackendId,
     pub(crate) owner: Owner,
     pub(crate) guest: Guest,
-    pub(crate) capabilities: Capabilities,
+    /// What its kind is offered with.
+    pub(crate) offered: Capabilities,
     /// When its thread was found ended: the next sweep decides then, as for any box.
     pub(crate) thread_ended: Option<Timestamp>,
 }
@@ -68,8 +72,16 @@ async fn adopt(cx: Context, world: Arc<World>, args: Adopt) -> Result<(), Halt> 
     let made = cx
         .decide(
             "adopt",
-            async |_| world.registry().backend(&args.backend)?.power(&args.guest).await,
-            |tx, power| {
+            async |_| {
+                let backend = world.registry().backend(&args.backend)?;
+                let power = backend.power(&args.guest).await?;
+                let as_offered = match power {
+                    Some(_) => backend.as_offered(&args.guest).await?,
+                    None => None,
+                };
+                Ok((power, as_offered))
+            },
+            |tx, (power, as_offered)| {
                 let state = match power {
                     None | Some(Power::Unknown) => return Ok(false),
                     Some(Power::Running) => BoxState::Ready,
@@ -90,7 +102,15 @@ async fn adopt(cx: Context, world: Arc<World>, args: Adopt) -> Result<(), Halt> 
                 record.backend = Some(args.backend.clone());
                 record.host.clone_from(&args.guest.host);
                 record.guest = Some(args.guest.clone());
-                record.capabilities = Some(args.capabilities.clone());
+                record.features.clone_from(&args.owner.features);
+                record.capabilities = Some(match as_offered {
+                    Some(true) => args.offered.clone(),
+                    Some(false) | None => args.offered.at_least(&args.owner.features),
+                });
+                if state == BoxState::Ready {
+                    // Its provider says that it runs; that its commands answer is for the box to say.
+                    record.unanswered = Some(unasked(&world));
+                }
                 record.thread_ended = args.thread_ended;
                 if records::name_taken(tx, &record.name)? {
                     record.name = world.spare_name(tx, &record.kind)?;
@@ -101,10 +121,36 @@ async fn adopt(cx: Context, world: Arc<World>, args: Adopt) -> Result<(), Halt> 
             },
         )
         .await?;
-    if made {
-        world.note(id, "restored", "by bb-box", "its record was lost and is rebuilt from its guest");
+    if !made {
+        return Ok(());
     }
-    Ok(())
+    world.note(id, "restored", "by bb-box", "its record was lost and is rebuilt from its guest");
+    let silent: Option<String> = cx
+        .look("answers")
+        .run(async |_| {
+            let record = world.record(id)?;
+            if record.state != BoxState::Ready {
+                return Ok(None);
+            }
+            let answer = world.answers_within(&record, PATIENCE).await;
+            Ok(answer.err().map(|error| error.chain()))
+        })
+        .await?;
+    cx.write("heard", |tx| {
+        records::change(tx, id, |r| match (silent, &mut r.unanswered) {
+            (None, unanswered) => *unanswered = None,
+            (Some(words), Some(unanswered)) => unanswered.words = words,
+            (Some(_), None) => {}
+        })
+        .map(drop)
+    })
+    .await
+}
+
+/// A box that was not asked yet whether it answers, and is due.
+fn unasked(world: &World) -> Unanswered {
+    let now = world.env.now();
+    Unanswered { since: now, tries: 0, next: now, words: "it was not asked yet".to_owned() }
 }
 
 async fn release_stray(cx: Context, world: Arc<World>, args: Stray) -> Result<(), Halt> {

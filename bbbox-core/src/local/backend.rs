@@ -248,6 +248,11 @@ impl Backend for Local {
         Ok(known.filter(|record| record.owner.install == *install).map(|record| record.held()).collect())
     }
 
+    async fn as_offered(&self, guest: &Guest) -> Result<Option<bool>> {
+        let (_, record) = self.must_own(guest)?;
+        Ok(Some(record.mode == self.mode().await?))
+    }
+
     async fn reach(&self, guest: &Guest) -> Result<Reach> {
         let (_, record) = self.must_own(guest)?;
         let inside = Inside { dir: self.dir.clone(), guest: guest.clone(), mode: record.mode };

@@ -21,7 +21,7 @@ pub(crate) use probe::{due as probe_due, keep_asking};
 
 use crate::{
     embed::ThreadState,
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     guest::Power,
     id::{BoxId, OperationId, ThreadId},
     journal::{Journal, State},
@@ -141,7 +141,34 @@ async fn survey(world: &Arc<World>, journal: &Arc<Journal>, report: &mut Report)
     let owners = held.values().flatten().filter_map(|h| h.owner.thread.clone());
     let threads = records.iter().filter_map(|r| r.thread.clone()).chain(owners).collect();
     let threads = threads_of(world, threads, report).await;
-    Ok(Inventory { now: world.env.now(), records, held, offers, busy, unknown, given_up, powers, threads })
+    let as_offered = BTreeSet::new();
+    let now = world.env.now();
+    let mut inventory =
+        Inventory { now, records, held, offers, busy, unknown, given_up, powers, as_offered, threads };
+    let differing = inventory.records.iter().filter(|record| inventory.differing(record).is_some());
+    inventory.as_offered = as_offered_now(world, differing.cloned().collect(), report).await;
+    Ok(inventory)
+}
+
+/// Those of `records` whose guest comes from what its kind is offered from now.
+async fn as_offered_now(world: &Arc<World>, records: Vec<BoxRecord>, report: &mut Report) -> BTreeSet<BoxId> {
+    let asked = stream::iter(records).map(|record| async move {
+        let (guest, backend) = (record.guest.as_ref()?, world.backend_of(&record).ok()?);
+        let answer = within(&*world.env, ANSWER, backend.as_offered(guest)).await;
+        Some((record, answer))
+    });
+    let mut found = BTreeSet::new();
+    for (record, answer) in asked.buffer_unordered(AT_A_TIME).collect::<Vec<_>>().await.into_iter().flatten()
+    {
+        match answer {
+            Ok(Some(true)) => drop(found.insert(record.id)),
+            Ok(Some(false) | None) => {}
+            // What is gone is the check's to find.
+            Err(error) if error.kind() == ErrorKind::Gone => {}
+            Err(error) => report.troubles.push(format!("what box {} can do: {}", record.name, error.chain())),
+        }
+    }
+    found
 }
 
 /// What each record's backend says about its guest now.
@@ -196,6 +223,17 @@ async fn act(world: &Arc<World>, journal: &Arc<Journal>, action: &Action) -> Res
             })?;
             return Ok(Vec::new());
         }
+        Action::Refresh { box_id, guest, capabilities } => {
+            let changed = world.store.write(|tx| {
+                let is_its = |r: &BoxRecord| r.guest.as_ref().is_some_and(|its| its.reference == *guest);
+                if !records::get(tx, box_id)?.is_some_and(|record| is_its(&record)) {
+                    return Ok(false);
+                }
+                records::change(tx, box_id, |r| r.capabilities = Some((**capabilities).clone()))?;
+                Ok(true)
+            })?;
+            return Ok(if changed { vec![action.to_string()] } else { Vec::new() });
+        }
         Action::Release { box_id, only, why } => {
             life::begin_release(journal, world, box_id, &asked(why), only.clone())?
         }
@@ -235,14 +273,17 @@ async fn after_check(world: &Arc<World>, journal: &Arc<Journal>, box_id: &BoxId)
     Ok(done)
 }
 
-/// Keeps sweeping until it is dropped.
+/// Keeps sweeping, every three minutes and when it is nudged, until it is dropped.
 pub(crate) async fn keep_up(world: Arc<World>, journal: Arc<Journal>) {
     loop {
         match run(&world, &journal).await {
             Ok(report) => log(&report),
             Err(error) => tracing::warn!(error = error.chain(), "a sweep could not run"),
         }
-        world.env.sleep(EVERY).await;
+        tokio::select! {
+            () = world.env.sleep(EVERY) => {}
+            () = world.nudge.notified() => {}
+        }
     }
 }
 

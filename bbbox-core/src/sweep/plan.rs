@@ -11,8 +11,9 @@ use jiff::Timestamp;
 use crate::{
     backend::Offer,
     embed::ThreadState,
-    guest::{Held, Power},
+    guest::{Guest, Held, Power},
     id::{BackendId, BoxId, ThreadId},
+    kind::Capabilities,
     life::{Adopt, If, Stray},
     record::{BoxRecord, BoxState},
 };
@@ -42,8 +43,20 @@ pub(super) struct Inventory {
     pub(super) given_up: BTreeSet<BoxId>,
     /// What each record's backend said about its guest.
     pub(super) powers: BTreeMap<BoxId, Option<Power>>,
+    /// Boxes whose guest is known to come from what its kind is offered from now.
+    pub(super) as_offered: BTreeSet<BoxId>,
     /// How each thread stands, where that is known.
     pub(super) threads: BTreeMap<ThreadId, ThreadState>,
+}
+
+impl Inventory {
+    /// What `record`'s kind is offered with now, and its guest, where its record says something else.
+    pub(super) fn differing<'a>(&'a self, record: &'a BoxRecord) -> Option<(&'a Offer, &'a Guest)> {
+        let settled = matches!(record.state, BoxState::Ready | BoxState::Stopped);
+        let (guest, backend) = (record.guest.as_ref().filter(|_| settled)?, record.backend.as_ref()?);
+        let offer = self.offers.get(backend)?.iter().find(|offer| offer.kind == record.kind)?;
+        (record.capabilities.as_ref() != Some(&offer.capabilities)).then_some((offer, guest))
+    }
 }
 
 /// One thing to do.
@@ -55,6 +68,8 @@ pub(super) enum Action {
     Release { box_id: BoxId, only: If, why: String },
     /// Start a box again that stopped without choosing to.
     StartAgain { box_id: BoxId },
+    /// Record that a box can do what its kind is offered with now.
+    Refresh { box_id: BoxId, guest: String, capabilities: Box<Capabilities> },
     /// Look how a box's guest is and record it.
     Check { box_id: BoxId },
     /// Give a guest its record back.
@@ -69,6 +84,7 @@ impl fmt::Display for Action {
             Self::ThreadEnded { box_id, .. } => write!(f, "noted how the thread of box {box_id} stands"),
             Self::Release { box_id, why, .. } => write!(f, "released box {box_id}: {why}"),
             Self::StartAgain { box_id } => write!(f, "started box {box_id} again"),
+            Self::Refresh { box_id, .. } => write!(f, "recorded what box {box_id} can do now"),
             Self::Check { box_id } => write!(f, "checked box {box_id}"),
             Self::Adopt(adopt) => write!(f, "restored the record of box {}", adopt.owner.box_id),
             Self::Stray(stray) => {
@@ -139,6 +155,12 @@ fn about_box(inventory: &Inventory, record: &BoxRecord, actions: &mut Vec<Action
             (Some(false), Some(_)) => actions.push(mark(None)),
             _ => {}
         }
+    }
+    if let Some((offer, guest)) =
+        inventory.differing(record).filter(|_| inventory.as_offered.contains(&box_id))
+    {
+        let (guest, capabilities) = (guest.reference.clone(), Box::new(offer.capabilities.clone()));
+        actions.push(Action::Refresh { box_id: box_id.clone(), guest, capabilities });
     }
     // A backend that did not list its guests just now would only be waited for.
     let answers = record.backend.as_ref().is_some_and(|backend| inventory.held.contains_key(backend));
@@ -212,7 +234,7 @@ fn about_guest(inventory: &Inventory, backend: &BackendId, held: &Held) -> About
         backend: backend.clone(),
         owner: held.owner.clone(),
         guest: held.guest.clone(),
-        capabilities: offer.capabilities.clone(),
+        offered: offer.capabilities.clone(),
         // One answer may be wrong: the next sweep decides.
         thread_ended: (state == Some(ThreadState::Ended)).then_some(inventory.now),
     })))

@@ -82,6 +82,7 @@ fn inventory(records: Vec<BoxRecord>, held: Vec<Held>) -> Inventory {
         busy: BTreeSet::new(),
         unknown: BTreeSet::new(),
         given_up: BTreeSet::new(),
+        as_offered: BTreeSet::new(),
         threads: [(thread(), ThreadState::Live)].into(),
     }
 }
@@ -178,6 +179,22 @@ fn a_guest_without_a_record_is_restored_unless_its_box_was_released() {
     seen.threads.clear();
     assert!(plan(&seen).kept[0].starts_with("kept guest g1 of box bx"), "{:?}", plan(&seen).kept);
     assert!(plan(&inventory(vec![record(1, BoxState::Ready)], vec![held(1, "g1")])).kept.is_empty());
+}
+
+#[test]
+fn a_box_gets_what_its_kind_is_offered_with_where_its_guest_comes_from_that() {
+    let mut old = record(1, BoxState::Ready);
+    old.capabilities = Some(Capabilities::linux(Arch::X86_64, "another"));
+    let mut seen = inventory(vec![old], vec![held(1, "g1")]);
+    assert!(words(&seen).is_empty(), "its guest may come from what was offered before");
+    seen.as_offered.insert(box_id(1));
+    assert_eq!(words(&seen), ["Refresh"]);
+    seen.records[0].state = BoxState::Acquiring;
+    assert!(words(&seen).is_empty(), "what is being made gets it when it is made");
+    seen.records[0].state = BoxState::Stopped;
+    seen.records[0].capabilities = Some(offer().capabilities);
+    seen.powers.insert(box_id(1), Some(Power::Stopped));
+    assert!(words(&seen).is_empty());
 }
 
 #[test]

@@ -98,10 +98,10 @@ impl Room {
                 thread: None,
                 name: BoxName::parse("amber").unwrap(),
                 kind: KindId::parse("linux").unwrap(),
+                features: BTreeSet::new(),
             },
             size: Size::new(1, 2048),
             host: None,
-            features: BTreeSet::new(),
             earlier: Earlier::default(),
             cancel: tokio_util::sync::CancellationToken::new(),
         }

@@ -56,10 +56,10 @@ pub(crate) fn order(install: &InstallId) -> Order {
             thread: Some(ThreadId::parse("thread-1").unwrap()),
             name: BoxName::parse("test-box").unwrap(),
             kind: KindId::parse("linux").unwrap(),
+            features: BTreeSet::new(),
         },
         size: Size::new(1, 512),
         host: None,
-        features: BTreeSet::new(),
         earlier: Earlier::default(),
         cancel: CancellationToken::new(),
     }

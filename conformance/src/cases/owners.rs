@@ -11,7 +11,7 @@ use bbbox::{
 
 use crate::{
     ability,
-    case::{Case, Cost, Verdict, ensure, ensure_eq, failed},
+    case::{Case, Cost, Stop, Verdict, ensure, ensure_eq, failed},
     lab::{Lab, Quiet, random},
 };
 
@@ -33,6 +33,14 @@ pub(super) const CASES: &[Case] = &[
         cost: Cost::Boxes(1),
         limit: LIMIT,
         body: |lab| Box::pin(is_not_released(lab, another_box)),
+    },
+    Case {
+        name: "a-new-guest-is-as-offered",
+        promise: "a-new-guest-is-as-offered",
+        needs: ability::nothing,
+        cost: Cost::Boxes(1),
+        limit: LIMIT,
+        body: |lab| Box::pin(new_is_as_offered(lab)),
     },
     Case {
         name: "another-installs-guest-is-not-switched",
@@ -103,6 +111,18 @@ async fn is_not_released(lab: Lab, claim: Claim) -> Verdict {
     let released = lab.backend().release(&theirs, &Quiet).await?;
     ensure_eq!(released, Released::AlreadyGone, "a release of a guest that is not its own");
     still_there(&lab, &guest, Power::Running).await
+}
+
+async fn new_is_as_offered(lab: Lab) -> Verdict {
+    let guest = lab.make().await?;
+    let theirs = another_install(&lab, &guest);
+    match lab.backend().as_offered(&guest).await? {
+        None => return Err(Stop::Skipped("it cannot tell what a guest comes from".to_owned())),
+        Some(as_offered) => {
+            ensure!(as_offered, "a guest that was just made does not come from what is offered")
+        }
+    }
+    is_gone(lab.backend().as_offered(&theirs).await, "a question about what another's guest comes from")
 }
 
 async fn is_not_switched(lab: Lab, claim: Claim) -> Verdict {

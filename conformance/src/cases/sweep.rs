@@ -1,6 +1,6 @@
 //! The sweep: records and guests are brought together again, and nothing that is another's is touched.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bbbox::{
     boxes::BoxHandle,
@@ -8,6 +8,7 @@ use bbbox::{
     error::ErrorKind,
     guest::Power,
     id::{BoxName, ThreadId},
+    kind::Feature,
     record::BoxState,
     run::JobSpec,
 };
@@ -15,6 +16,7 @@ use bbbox::{
 use crate::{
     ability,
     case::{Case, Cost, Stop, Verdict, ensure, ensure_eq},
+    faulty::{Fault, Faulty, Method, Plan},
     home::{Home, guest_of, out, refused, state_of},
     lab::{Lab, Quiet},
 };
@@ -37,6 +39,22 @@ pub(super) const CASES: &[Case] = &[
         cost: Cost::Boxes(1),
         limit: LIMIT,
         body: |lab| Box::pin(rebuilt_stopped(lab)),
+    },
+    Case {
+        name: "a-restored-box-that-does-not-answer-is-said-to-be-silent",
+        promise: "sweep-rebuilds-records",
+        needs: ability::sh,
+        cost: Cost::Boxes(1),
+        limit: LIMIT,
+        body: |lab| Box::pin(rebuilt_silent(lab)),
+    },
+    Case {
+        name: "a-box-gets-what-its-kind-is-offered-with-now",
+        promise: "sweep-refreshes-what-boxes-can-do",
+        needs: ability::sh,
+        cost: Cost::Boxes(1),
+        limit: LIMIT,
+        body: |lab| Box::pin(refreshed(lab)),
     },
     Case {
         name: "a-guest-deleted-by-hand-is-gone-and-stays-gone",
@@ -122,10 +140,51 @@ async fn rebuilt(lab: Lab) -> Verdict {
     ensure_eq!((rebuilt.kind, rebuilt.size), (record.kind, record.size), "the box's kind and size");
     ensure_eq!(rebuilt.state, BoxState::Ready, "the box's state");
     ensure_eq!(rebuilt.backend, record.backend, "the box's backend");
+    ensure_eq!(rebuilt.features, record.features, "what the box was asked to have");
+    ensure_eq!(rebuilt.capabilities, record.capabilities, "what the box can do");
+    ensure_eq!(rebuilt.unanswered, None, "whether the box answers, which it was asked");
     ensure_eq!(out(&again, "cat work").await?, "work", "the file in the box");
     home.is_quiet().await?;
     again.release(false).await?;
     home.is_quiet().await
+}
+
+async fn rebuilt_silent(lab: Lab) -> Verdict {
+    let mut home = Home::new(&lab)?;
+    let id = home.acquire().await?.id().clone();
+    home.lose_everything().await?;
+    let silent = Faulty::new(lab.fresh()?, Plan::calm().always(Method::Reach, Fault::Before));
+    let silent = Arc::new(silent);
+    home.restart_with(Some(Arc::clone(&silent) as _)).await?;
+    home.sweep().await?;
+    let again = home.boxes().get(id.as_str())?;
+    let unanswered = again.record()?.unanswered;
+    let words = unanswered.ok_or_else(|| Stop::Failed("it counts as one that answers".to_owned()))?.words;
+    ensure!(words.contains("planned"), "its record does not say what was seen: {words}");
+    silent.set_plan(Plan::calm());
+    ensure_eq!(out(&again, "echo here").await?, "here", "a command once it answers");
+    ensure_eq!(again.record()?.unanswered, None, "what is noted once it answers");
+    again.release(false).await?;
+    home.is_quiet().await
+}
+
+async fn refreshed(lab: Lab) -> Verdict {
+    let mut home = Home::new(&lab)?;
+    let handle = home.acquire().await?;
+    let id = handle.id().to_string();
+    let told = lab.backend().as_offered(&guest_of(&handle)?).await?;
+    drop(handle);
+    let more = Faulty::new(lab.fresh()?, Plan::calm()).offering(Feature::parse("something-more")?);
+    home.restart_with(Some(Arc::new(more))).await?;
+    home.sweep().await?;
+    let handle = home.boxes().get(&id)?;
+    let can = handle.record()?.capabilities;
+    let refreshed = can.is_some_and(|can| can.has("something-more"));
+    ensure_eq!(refreshed, told == Some(true), "whether the box got the feature that is offered now");
+    ensure_eq!(handle.record()?.features.len(), 0, "what the box was asked to have");
+    home.is_quiet().await?;
+    handle.release(false).await?;
+    Ok(())
 }
 
 async fn rebuilt_stopped(lab: Lab) -> Verdict {

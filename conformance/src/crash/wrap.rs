@@ -55,6 +55,10 @@ impl Backend for Misbehaving {
         self.backend.held(install).await
     }
 
+    async fn as_offered(&self, guest: &Guest) -> Result<Option<bool>> {
+        self.backend.as_offered(guest).await
+    }
+
     async fn reach(&self, guest: &Guest) -> Result<Reach> {
         self.backend.reach(guest).await
     }

@@ -182,6 +182,11 @@ impl Backend for Sim {
             .collect())
     }
 
+    async fn as_offered(&self, guest: &Guest) -> Result<Option<bool>> {
+        self.call().await;
+        self.must_own(guest, |_| Some(true))
+    }
+
     async fn reach(&self, guest: &Guest) -> Result<Reach> {
         let inside = Inside { provider: Arc::clone(&self.0), guest: guest.clone() };
         Ok(Reach { command: Arc::new(inside), displays: Vec::new() })

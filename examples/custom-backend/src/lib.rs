@@ -200,6 +200,10 @@ impl Backend for Folders {
         Ok(mine.map(|mark| Held { guest: mark.guest(), owner: mark.owner }).collect())
     }
 
+    async fn as_offered(&self, guest: &Guest) -> Result<Option<bool>> {
+        self.find(guest)?.map(|_| Some(true)).ok_or_else(|| gone(&guest.box_id))
+    }
+
     async fn reach(&self, guest: &Guest) -> Result<Reach> {
         let (folder, _) = self.find(guest)?.ok_or_else(|| gone(&guest.box_id))?;
         let command = Arc::new(Inside { folder, id: guest.box_id.clone() });
