@@ -21,11 +21,10 @@ pub struct Size {
     #[schemars(range(min = 1, max = 256))]
     pub cores: u32,
     /// Memory in MiB.
-    #[serde(rename = "memory-mib")]
     #[schemars(range(min = 128, max = 4_194_304))]
     pub memory_mib: u64,
     /// Root disk in MiB; `None` leaves it to the offer.
-    #[serde(rename = "disk-mib", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1024, max = 67_108_864))]
     pub disk_mib: Option<u64>,
 }

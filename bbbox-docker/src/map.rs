@@ -241,7 +241,7 @@ pub(crate) fn guest(container: &Container, owner: &Owner, note: Option<&Labels>)
         host: None,
         address: None,
         size: size.unwrap_or(Size::new(1, 0)),
-        data: BTreeMap::from([("image-id".to_owned(), container.image.clone())]),
+        data: BTreeMap::from([("image_id".to_owned(), container.image.clone())]),
         facts,
     }
 }

@@ -91,7 +91,7 @@ async fn an_image_is_built_tried_and_takes_its_name() {
     docker.release(&guest, &common::Told::default()).await.unwrap();
 
     let api = bollard::Docker::connect_with_unix_defaults().unwrap();
-    for image in [name.as_str(), guest.data["image-id"].as_str()] {
+    for image in [name.as_str(), guest.data["image_id"].as_str()] {
         api.remove_image(image, None::<query::RemoveImageOptions>, None).await.unwrap();
     }
 }

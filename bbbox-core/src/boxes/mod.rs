@@ -10,6 +10,8 @@ mod images;
 mod kinds;
 mod request;
 mod settings;
+#[cfg(test)]
+mod shapes;
 
 use std::{sync::Arc, time::Duration};
 

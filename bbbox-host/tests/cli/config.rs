@@ -26,7 +26,7 @@ fn what_is_shown_can_be_changed_and_applied_and_only_over_what_it_was_made_from(
         "kinds": {"linux": {"default": "tiny", "presets": {"tiny": {"cores": 1, "memory": "2 GiB"}}}}}"#;
     let said = folder.feed(&["config", "apply", "-"], document.as_bytes());
     assert_eq!(said.code, 0, "{said:?}");
-    assert_eq!(folder.json(&["acquire", "linux"])["size"]["memory-mib"], 2048);
+    assert_eq!(folder.json(&["acquire", "linux"])["size"]["memory_mib"], 2048);
 }
 
 #[test]

@@ -76,7 +76,12 @@ impl Folder {
     fn json(&self, words: &[&str]) -> Value {
         let mut all = words.to_vec();
         all.insert(1, "--json");
-        serde_json::from_str(&self.ok(&all)).unwrap()
+        let value = serde_json::from_str(&self.ok(&all)).unwrap();
+        // A document has the names that its file has.
+        if words[0] != "config" {
+            assert_one_case(&value);
+        }
+        value
     }
 }
 
@@ -89,6 +94,24 @@ impl Drop for Folder {
         if words.len() > 2 {
             self.call(&words);
         }
+    }
+}
+
+/// Every name in `value` is written alike; what is named by people or by kinds apart.
+fn assert_one_case(value: &Value) {
+    let is_alike =
+        |name: &str| name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    match value {
+        Value::Object(map) => {
+            for (name, value) in map {
+                assert!(is_alike(name), "{name:?} in {value}");
+                if !matches!(name.as_str(), "presets" | "context") {
+                    assert_one_case(value);
+                }
+            }
+        }
+        Value::Array(all) => all.iter().for_each(assert_one_case),
+        _ => {}
     }
 }
 
