@@ -9,11 +9,12 @@ use bbbox::{
     env::{Env, SystemEnv},
     guest::Power,
     id::{BoxId, InstallId},
+    journal::State,
     record::BoxState,
     run::{JobSpec, RunResult},
 };
 
-use super::scenario::{Scenario, open};
+use super::scenario::{Scenario, acquire, open};
 
 /// How many sweeps may find something to do.
 const SWEEPS: usize = 6;
@@ -33,6 +34,9 @@ pub(super) async fn check(
     boxes.idle().await;
     let mut problems = Vec::new();
     settle(&boxes, &mut problems).await?;
+    if scenario == Scenario::ImageBuild {
+        built(&boxes, &mut problems).await?;
+    }
     let install = boxes.install_id();
     as_recorded(&boxes, backend, &install, &mut problems).await?;
     untouched(backend, bystander, &mut problems).await?;
@@ -59,6 +63,21 @@ async fn forget_again(data: &Path, env: &Arc<dyn Env>) -> Result<()> {
     }
     boxes.idle().await;
     Ok(())
+}
+
+/// A build that began came to its end, and boxes can be made from what is there.
+async fn built(boxes: &Boxes, problems: &mut Vec<String>) -> Result<()> {
+    for operation in boxes.operations(100)? {
+        if operation.kind == "image-build" && operation.state != State::Done {
+            problems.push(format!("the build is {}: {:?}", operation.state.as_str(), operation.error));
+        }
+    }
+    let (images, troubles) = boxes.images().await;
+    problems.extend(troubles);
+    for image in images.into_iter().filter(|found| found.image.build.is_none()) {
+        problems.push(format!("the image {} is not there any more", image.image.name));
+    }
+    acquire(boxes).await.map(drop)
 }
 
 /// Sweeps until a sweep finds nothing to do.

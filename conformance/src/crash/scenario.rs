@@ -7,7 +7,7 @@ use bbbox::{
     backend::Backend,
     boxes::{Acquire, BoxHandle, Boxes},
     env::Env,
-    id::BoxName,
+    id::{BoxName, KindId},
 };
 use clap::ValueEnum;
 
@@ -32,10 +32,11 @@ pub(crate) enum Scenario {
     Adopt,
     ReleaseStray,
     Forget,
+    ImageBuild,
 }
 
 impl Scenario {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Acquire,
         Self::AcquireFails,
         Self::AcquireCancelled,
@@ -49,6 +50,7 @@ impl Scenario {
         Self::Adopt,
         Self::ReleaseStray,
         Self::Forget,
+        Self::ImageBuild,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -66,7 +68,14 @@ impl Scenario {
             Self::Adopt => "adopt",
             Self::ReleaseStray => "release-stray",
             Self::Forget => "forget",
+            Self::ImageBuild => "image-build",
         }
+    }
+
+    /// Why the operation does not apply to `backend`, if it does not.
+    pub(crate) fn unmet(self, backend: &dyn Backend) -> Option<String> {
+        let without_images = self == Self::ImageBuild && backend.images().is_none();
+        without_images.then(|| "its backend builds no images".to_owned())
     }
 
     /// Makes what the operation needs, calls `arm`, and runs it to its end.
@@ -128,6 +137,13 @@ impl Scenario {
                 let handle = boxes.get(id.as_str())?;
                 arm();
                 handle.forget().await?;
+                boxes.idle().await;
+            }
+            Self::ImageBuild => {
+                let boxes = open(data, Some(backend), &env).await?;
+                arm();
+                let operation = boxes.begin_image_build(backend.id(), &KindId::parse(KIND)?)?;
+                boxes.wait(&operation).await?;
                 boxes.idle().await;
             }
             _ => {
@@ -195,7 +211,7 @@ fn small() -> Result<Acquire> {
     Ok(Acquire::kind(KIND).size("small".parse()?))
 }
 
-async fn acquire(boxes: &Boxes) -> Result<BoxHandle> {
+pub(super) async fn acquire(boxes: &Boxes) -> Result<BoxHandle> {
     boxes.acquire(small()?).await
 }
 
