@@ -24,7 +24,7 @@ pub mod local;
 mod reach;
 pub mod record;
 mod records;
-pub mod registry;
+mod registry;
 pub mod route;
 pub mod run;
 pub mod size;

@@ -27,11 +27,11 @@ const ANSWER: Duration = Duration::from_secs(10);
 
 /// One configured backend.
 #[derive(Clone)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The backend.
-    pub backend: Arc<dyn Backend>,
+    pub(crate) backend: Arc<dyn Backend>,
     /// Whether new boxes may go there. An entry that is off keeps serving the boxes it has.
-    pub on: bool,
+    pub(crate) on: bool,
 }
 
 impl std::fmt::Debug for Entry {
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Entry {
 
 /// The configured backends, in the order in which they are tried.
 #[derive(Clone, Debug, Default)]
-pub struct Registry {
+pub(crate) struct Registry {
     entries: Vec<Entry>,
     /// Configured backends that could not be built, and why.
     broken: Vec<(BackendId, Error)>,
@@ -98,7 +98,7 @@ impl Registry {
     /// A registry of `entries`, tried in their order, and of those that could not be built. A second entry with an
     /// ID that is taken cannot be used.
     #[must_use]
-    pub fn new(entries: Vec<Entry>, mut broken: Vec<(BackendId, Error)>) -> Self {
+    pub(crate) fn new(entries: Vec<Entry>, mut broken: Vec<(BackendId, Error)>) -> Self {
         let mut ids = BTreeSet::new();
         let (entries, doubled): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|entry| ids.insert(entry.backend.id().clone()));
@@ -112,19 +112,19 @@ impl Registry {
     }
 
     /// Every entry, in order.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }
 
     /// Configured backends that could not be built, and why.
     #[must_use]
-    pub fn broken(&self) -> &[(BackendId, Error)] {
+    pub(crate) fn broken(&self) -> &[(BackendId, Error)] {
         &self.broken
     }
 
     /// Whether `id` is configured, built or not.
     #[must_use]
-    pub fn is_configured(&self, id: &BackendId) -> bool {
+    pub(crate) fn is_configured(&self, id: &BackendId) -> bool {
         self.entries.iter().any(|e| e.backend.id() == id) || self.broken.iter().any(|(b, _)| b == id)
     }
 
@@ -141,7 +141,7 @@ impl Registry {
     ///
     /// # Errors
     /// Why it could not be built; `Refused` when it is not configured any more.
-    pub fn backend(&self, id: &BackendId) -> Result<Arc<dyn Backend>> {
+    pub(crate) fn backend(&self, id: &BackendId) -> Result<Arc<dyn Backend>> {
         if let Some(entry) = self.entries.iter().find(|e| e.backend.id() == id) {
             return Ok(Arc::clone(&entry.backend));
         }

@@ -16,7 +16,7 @@ use super::{
     Context, Ended, Halt, Journal,
     drive::{Inner, OnEnd, OperationFn},
     halt::Why,
-    undo::{UndoContext, UndoFn},
+    undo::UndoFn,
 };
 use crate::{
     env::Env,
@@ -28,7 +28,7 @@ use crate::{
 const EVENTS: usize = 1024;
 
 /// A journal whose operations are being registered.
-pub struct JournalBuilder {
+pub(crate) struct JournalBuilder {
     store: Arc<Store>,
     env: Arc<dyn Env>,
     functions: BTreeMap<(String, u32), OperationFn>,
@@ -51,7 +51,7 @@ impl JournalBuilder {
     /// Registers the function of one version of a kind of operation. When a function changes in what it asks for, it
     /// becomes a new version, and the old one stays until none of its operations is live.
     #[must_use]
-    pub fn operation<A, R, F, Fut>(mut self, kind: &str, version: u32, f: F) -> Self
+    pub(crate) fn operation<A, R, F, Fut>(mut self, kind: &str, version: u32, f: F) -> Self
     where
         A: DeserializeOwned,
         R: Serialize,
@@ -70,17 +70,17 @@ impl JournalBuilder {
         self
     }
 
-    /// Registers what undoes a kind of effect. It is safe to repeat, and succeeds when there is nothing to undo.
+    /// Registers what undoes a kind of effect, told how many runs of it began before. It is safe to repeat, and succeeds when there is nothing to undo.
     #[must_use]
-    pub fn undo<P, F, Fut>(mut self, kind: &str, f: F) -> Self
+    pub(crate) fn undo<P, F, Fut>(mut self, kind: &str, f: F) -> Self
     where
         P: DeserializeOwned,
-        F: Fn(UndoContext, P) -> Fut + Send + Sync + 'static,
+        F: Fn(u32, P) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
         let name = kind.to_owned();
-        let handler: UndoFn = Arc::new(move |context, payload| {
-            let future = serde_json::from_value(payload).map(|payload| f(context, payload));
+        let handler: UndoFn = Arc::new(move |tries, payload| {
+            let future = serde_json::from_value(payload).map(|payload| f(tries, payload));
             let name = name.clone();
             Box::pin(async move {
                 match future {
@@ -99,14 +99,17 @@ impl JournalBuilder {
     /// What every operation's end means for the records, in the transaction that ends it: what it reserved or pinned
     /// ends here, and what it wrote part way is set right.
     #[must_use]
-    pub fn on_end(mut self, f: impl Fn(&Connection, &Ended) -> Result<()> + Send + Sync + 'static) -> Self {
+    pub(crate) fn on_end(
+        mut self,
+        f: impl Fn(&Connection, &Ended) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
         self.on_end = Box::new(f);
         self
     }
 
     /// The journal. Nothing is driven until [`Journal::resume`] or [`Journal::begin`].
     #[must_use]
-    pub fn build(self) -> Arc<Journal> {
+    pub(crate) fn build(self) -> Arc<Journal> {
         let Self { store, env, functions, undos, on_end } = self;
         Arc::new(Journal {
             inner: Arc::new(Inner {

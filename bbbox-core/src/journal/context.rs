@@ -4,7 +4,6 @@ use std::{fmt, sync::Arc};
 
 use rusqlite::Connection;
 use serde::{Serialize, de::DeserializeOwned};
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Halt, What,
@@ -12,11 +11,7 @@ use super::{
     replay::{Past, Run, Wrong},
     step::{Attempt, Plain, Reach, StepBuilder},
 };
-use crate::{
-    env::Env,
-    error::Result,
-    id::{BoxId, OperationId},
-};
+use crate::{error::Result, id::OperationId};
 
 /// An operation's side of the journal.
 ///
@@ -27,7 +22,7 @@ use crate::{
 /// Steps are known by name. Steps that run side by side are joined, never raced, and each member has a
 /// [`Context::branch`] of its own.
 #[derive(Clone)]
-pub struct Context {
+pub(crate) struct Context {
     run: Arc<Run>,
     scope: String,
 }
@@ -45,43 +40,20 @@ impl Context {
 
     /// The operation.
     #[must_use]
-    pub fn id(&self) -> &OperationId {
+    pub(crate) fn id(&self) -> &OperationId {
         &self.run.op.id
-    }
-
-    /// Its boxes.
-    #[must_use]
-    pub fn boxes(&self) -> &[BoxId] {
-        &self.run.op.boxes
     }
 
     /// Names of its own for one member of a join, so that a replay does not depend on who is polled first.
     #[must_use]
-    pub fn branch(&self, name: &str) -> Self {
+    #[cfg_attr(not(test), expect(dead_code, reason = "no operation has steps side by side yet"))]
+    pub(crate) fn branch(&self, name: &str) -> Self {
         assert!(!name.is_empty() && !name.contains(['/', '#']), "{name:?} is no name for a branch");
         Self { run: self.run.clone(), scope: format!("{}{name}/", self.scope) }
     }
 
-    /// Time, chance and crash points, for use inside steps.
-    #[must_use]
-    pub fn env(&self) -> &dyn Env {
-        self.run.inner.env.as_ref()
-    }
-
-    /// Cancelled once somebody asked to cancel the operation in time.
-    #[must_use]
-    pub fn cancel_token(&self) -> CancellationToken {
-        self.run.cancel.clone()
-    }
-
-    /// Whether somebody asked to cancel the operation in time.
-    #[must_use]
-    pub fn cancelled(&self) -> bool {
-        self.run.cancel.is_cancelled()
-    }
-
     /// Says what goes on, with the share that is done (0 to 1) where that is known. It is not recorded.
-    pub fn progress(&self, text: &str, fraction: Option<f64>) {
+    pub(crate) fn progress(&self, text: &str, fraction: Option<f64>) {
         self.run.tell(What::Progress { step: None, text: text.to_owned(), fraction });
     }
 
@@ -89,7 +61,11 @@ impl Context {
     ///
     /// # Errors
     /// [`Halt`], when `f` failed for good or the function must return.
-    pub async fn write<T>(&self, name: &str, f: impl FnOnce(&Connection) -> Result<T>) -> Result<T, Halt>
+    pub(crate) async fn write<T>(
+        &self,
+        name: &str,
+        f: impl FnOnce(&Connection) -> Result<T>,
+    ) -> Result<T, Halt>
     where
         T: Serialize + DeserializeOwned,
     {
@@ -122,7 +98,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Halt`], when either failed for good or the function must return.
-    pub async fn decide<S, T>(
+    pub(crate) async fn decide<S, T>(
         &self,
         name: &str,
         see: impl AsyncFnOnce(Attempt) -> Result<S>,
@@ -168,13 +144,13 @@ impl Context {
     /// Once a step that has an effect and no undo began, the operation only goes forward: it can no longer be
     /// cancelled, and when it fails it ends unknown.
     #[must_use = "a step does nothing until it is run"]
-    pub fn step(&self, name: &str) -> StepBuilder<Plain> {
+    pub(crate) fn step(&self, name: &str) -> StepBuilder<Plain> {
         StepBuilder::new(self.run.clone(), &self.scope, name, Reach::Acts)
     }
 
     /// A step outside the database without an effect: it needs no undo.
     #[must_use = "a step does nothing until it is run"]
-    pub fn look(&self, name: &str) -> StepBuilder<Plain> {
+    pub(crate) fn look(&self, name: &str) -> StepBuilder<Plain> {
         StepBuilder::new(self.run.clone(), &self.scope, name, Reach::Looks)
     }
 }

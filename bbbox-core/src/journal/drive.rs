@@ -254,7 +254,6 @@ impl Inner {
             id: op.id.clone(),
             kind: op.kind.clone(),
             args: op.args.clone(),
-            boxes: op.boxes.clone(),
             state,
             ran: op.ran,
             error,

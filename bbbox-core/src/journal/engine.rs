@@ -27,7 +27,7 @@ const PRUNED_AT_ONCE: usize = 500;
 ///
 /// Its methods that begin or wake operations are called in a tokio runtime. Clones share everything.
 #[derive(Clone)]
-pub struct Journal {
+pub(crate) struct Journal {
     pub(super) inner: Arc<Inner>,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Debug for Journal {
 
 impl Journal {
     /// A journal in `store`, whose operations are then registered.
-    pub fn builder(store: Arc<Store>, env: Arc<dyn Env>) -> JournalBuilder {
+    pub(crate) fn builder(store: Arc<Store>, env: Arc<dyn Env>) -> JournalBuilder {
         JournalBuilder::new(store, env)
     }
 
@@ -50,7 +50,7 @@ impl Journal {
     /// # Errors
     /// `Unavailable` after [`Journal::close`]; `Invalid` when the request was used for something else; `Refused` when the last operation on one of the boxes
     /// ended unknown; what `also` returns. Nothing is written then.
-    pub fn begin<T>(
+    pub(crate) fn begin<T>(
         &self,
         begin: Begin,
         also: impl FnOnce(&Connection, &OperationId) -> Result<T>,
@@ -91,7 +91,7 @@ impl Journal {
     /// The operation's own error; why it stands still, when it is suspended; `Busy` when it is queued behind one that
     /// stands still, and goes on once that one does; `Unavailable` when this process closes
     /// before it ended; `Gone` when there is no such operation.
-    pub async fn wait(&self, id: &OperationId) -> Result<Value> {
+    pub(crate) async fn wait(&self, id: &OperationId) -> Result<Value> {
         let n = self.inner.store.read(|c| rows::number(c, id))?;
         loop {
             // Before the look, so that an end in between is not missed.
@@ -133,7 +133,7 @@ impl Journal {
     ///
     /// # Errors
     /// `Gone` when there is no such operation.
-    pub fn cancel(&self, id: &OperationId) -> Result<bool> {
+    pub(crate) fn cancel(&self, id: &OperationId) -> Result<bool> {
         let (n, asked) = self.inner.store.write(|tx| {
             let n = rows::number(tx, id)?;
             let Some(op) = rows::operation(tx, n)? else { return Ok((n, false)) };
@@ -167,7 +167,7 @@ impl Journal {
     ///
     /// # Errors
     /// `Unavailable` when the journal cannot be written.
-    pub fn resume(&self) -> Result<usize> {
+    pub(crate) fn resume(&self) -> Result<usize> {
         let live = self.inner.store.write(rows::revive)?;
         for n in &live {
             self.inner.wake(*n);
@@ -177,7 +177,7 @@ impl Journal {
 
     /// What happens in operations from now on. A receiver that falls far behind loses the oldest events.
     #[must_use]
-    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.inner.events.subscribe()
     }
 
@@ -185,7 +185,7 @@ impl Journal {
     ///
     /// # Errors
     /// `Unavailable` when the journal cannot be read.
-    pub fn live(&self, box_id: &BoxId) -> Result<Vec<Summary>> {
+    pub(crate) fn live(&self, box_id: &BoxId) -> Result<Vec<Summary>> {
         let rest =
             "WHERE n IN (SELECT operation FROM operation_boxes WHERE box = ?1 AND holds = 1) ORDER BY n";
         self.inner.store.read(|c| summary::list(c, rest, [box_id.as_str()]))
@@ -195,7 +195,7 @@ impl Journal {
     ///
     /// # Errors
     /// `Unavailable` when the journal cannot be read.
-    pub fn history(&self, box_id: &BoxId) -> Result<Vec<Summary>> {
+    pub(crate) fn history(&self, box_id: &BoxId) -> Result<Vec<Summary>> {
         let rest = "WHERE n IN (SELECT operation FROM operation_boxes WHERE box = ?1) ORDER BY n";
         self.inner.store.read(|c| summary::list(c, rest, [box_id.as_str()]))
     }
@@ -204,7 +204,7 @@ impl Journal {
     ///
     /// # Errors
     /// `Unavailable` when the journal cannot be read.
-    pub fn show(&self, id: &OperationId) -> Result<Option<Summary>> {
+    pub(crate) fn show(&self, id: &OperationId) -> Result<Option<Summary>> {
         self.inner.store.read(|c| {
             let Some(mut shown) = summary::list(c, "WHERE id = ?1", [id.as_str()])?.pop() else {
                 return Ok(None);
@@ -216,26 +216,17 @@ impl Journal {
         })
     }
 
-    /// The operation that a request began.
-    ///
-    /// # Errors
-    /// `Unavailable` when the journal cannot be read.
-    pub fn of_request(&self, request: &RequestId) -> Result<Option<Summary>> {
-        let rest = "WHERE request = ?1";
-        Ok(self.inner.store.read(|c| summary::list(c, rest, [request.as_str()]))?.pop())
-    }
-
     /// The last operations, newest first.
     ///
     /// # Errors
     /// `Unavailable` when the journal cannot be read.
-    pub fn recent(&self, limit: usize) -> Result<Vec<Summary>> {
+    pub(crate) fn recent(&self, limit: usize) -> Result<Vec<Summary>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.inner.store.read(|c| summary::list(c, "ORDER BY n DESC LIMIT ?1", [limit]))
     }
 
     /// Waits until nothing is being driven: all that is left is queued behind what stands still, or stands still.
-    pub async fn idle(&self) {
+    pub(crate) async fn idle(&self) {
         let mut driving = self.inner.driving.subscribe();
         // The sender lives as long as `self`.
         let _ = driving.wait_for(|count| *count == 0).await;
@@ -247,7 +238,7 @@ impl Journal {
     /// What is left for the next process is what is recorded: operations that are queued, that stopped between two
     /// steps, or whose step or undo was cut off and is run again. They go on when it resumes them; who waits for one
     /// here is told so. The store's lock is released once the last clone of this journal and of the store is gone.
-    pub async fn close(&self, within: Duration) -> usize {
+    pub(crate) async fn close(&self, within: Duration) -> usize {
         self.inner.closing.cancel();
         tokio::select! {
             biased;
@@ -265,7 +256,7 @@ impl Journal {
     ///
     /// # Errors
     /// `Unavailable` when the journal cannot be written.
-    pub fn prune(&self, ended_before: Timestamp) -> Result<usize> {
+    pub(crate) fn prune(&self, ended_before: Timestamp) -> Result<usize> {
         let sql = "DELETE FROM operations WHERE n IN (SELECT n FROM operations WHERE ended < ?1
             AND NOT EXISTS(SELECT 1 FROM operation_boxes WHERE operation = n AND holds = 1) LIMIT ?2)";
         let mut pruned = 0;

@@ -17,7 +17,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(12_800);
 /// A function may look at [`Halt::error`] to go another way after a step failed for good. Everything else stays
 /// in force even when the function drops it.
 #[derive(Clone, Debug)]
-pub struct Halt(pub(super) Why);
+pub(crate) struct Halt(pub(super) Why);
 
 #[derive(Clone, Debug)]
 pub(super) enum Why {
@@ -38,7 +38,7 @@ pub(super) enum Why {
 impl Halt {
     /// The error of a step that failed for good.
     #[must_use]
-    pub fn error(&self) -> Option<&Error> {
+    pub(crate) fn error(&self) -> Option<&Error> {
         match &self.0 {
             Why::Failed(error) => Some(error),
             Why::Cancelled | Why::Again(_) | Why::Store(_) | Why::Unfit(_) | Why::Closed => None,

@@ -22,11 +22,12 @@ mod summary;
 mod tests;
 mod undo;
 
-pub use builder::JournalBuilder;
-pub use context::Context;
-pub use engine::Journal;
 pub use event::{Event, What};
-pub use halt::Halt;
-pub use model::{Begin, Begun, Ended, State, StepSummary, Summary, UndoSummary};
-pub use step::{Attempt, Plain, Record, StepBuilder, With};
-pub use undo::UndoContext;
+pub use model::{State, StepSummary, Summary, UndoSummary};
+
+pub(crate) use builder::JournalBuilder;
+pub(crate) use context::Context;
+pub(crate) use engine::Journal;
+pub(crate) use halt::Halt;
+pub(crate) use model::{Begin, Begun, Ended};
+pub(crate) use step::Attempt;

@@ -74,29 +74,29 @@ impl State {
 
 /// What to begin.
 #[derive(Clone, Debug)]
-pub struct Begin {
+pub(crate) struct Begin {
     /// The kind, as registered.
-    pub kind: &'static str,
+    pub(crate) kind: &'static str,
     /// The version of the kind's function.
-    pub version: u32,
+    pub(crate) version: u32,
     /// The caller's own ID for the request: the same one again is the same operation.
-    pub request: Option<RequestId>,
+    pub(crate) request: Option<RequestId>,
     /// What a repeat of `request` must ask again to be the same. `None` compares `args`; give it where `args` holds
     /// something drawn by chance, such as a new box's ID.
-    pub asked: Option<Value>,
+    pub(crate) asked: Option<Value>,
     /// The boxes it is about. It runs when it is the earliest on each of them.
-    pub boxes: Vec<BoxId>,
+    pub(crate) boxes: Vec<BoxId>,
     /// Who asked, for people.
-    pub by: String,
+    pub(crate) by: String,
     /// What its function is given. Kept in the journal: never a secret.
-    pub args: Value,
+    pub(crate) args: Value,
     /// Whether it may run on a box whose last operation ended unknown, as a release may.
-    pub over_unknown: bool,
+    pub(crate) over_unknown: bool,
 }
 
 /// What a begin did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Begun<T> {
+pub(crate) enum Begun<T> {
     /// It began a new operation.
     New {
         /// The operation.
@@ -113,7 +113,7 @@ pub enum Begun<T> {
 
 impl<T> Begun<T> {
     /// The operation.
-    pub fn id(&self) -> &OperationId {
+    pub(crate) fn id(&self) -> &OperationId {
         match self {
             Self::New { id, .. } | Self::Repeat { id } => id,
         }
@@ -122,24 +122,22 @@ impl<T> Begun<T> {
 
 /// An operation's end, as the one who registered its kinds sees it in the transaction that ends it.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub(crate) struct Ended {
     /// The operation.
-    pub id: OperationId,
+    pub(crate) id: OperationId,
     /// Its kind.
-    pub kind: String,
+    pub(crate) kind: String,
     /// What its function was given.
-    pub args: Value,
-    /// Its boxes.
-    pub boxes: Vec<BoxId>,
+    pub(crate) args: Value,
     /// How it ended: done, failed, cancelled or unknown.
-    pub state: State,
+    pub(crate) state: State,
     /// Whether it ever got its turn. One that was cancelled or refused in the queue did not: it changed nothing, and
     /// its boxes may be in the hands of the operation that runs on them.
-    pub ran: bool,
+    pub(crate) ran: bool,
     /// Why, unless it is done.
-    pub error: Option<Error>,
+    pub(crate) error: Option<Error>,
     /// What its function returned, if it is done.
-    pub result: Option<Value>,
+    pub(crate) result: Option<Value>,
 }
 
 /// One operation.

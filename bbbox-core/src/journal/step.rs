@@ -15,11 +15,9 @@ use super::{
     replay::{Past, Run, Todo, Wrong},
     rows,
 };
-use crate::{
-    env::Env,
-    error::{Effect, Error, Result},
-    id::OperationId,
-};
+#[cfg(test)]
+use crate::env::Env;
+use crate::error::{Effect, Error, Result};
 
 /// What a step can do outside the database.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +31,7 @@ pub(super) enum Reach {
 }
 
 /// A step that is being described. [`StepBuilder::run`] runs it.
-pub struct StepBuilder<W> {
+pub(crate) struct StepBuilder<W> {
     run: Arc<Run>,
     scope: String,
     name: String,
@@ -50,7 +48,7 @@ impl<W> fmt::Debug for StepBuilder<W> {
 }
 
 /// What is written to the database with a step's result.
-pub trait Record<T> {
+pub(crate) trait Record<T> {
     /// Writes it.
     ///
     /// # Errors
@@ -60,7 +58,7 @@ pub trait Record<T> {
 
 /// Nothing is written with a step's result.
 #[derive(Clone, Copy, Debug)]
-pub struct Plain;
+pub(crate) struct Plain;
 
 impl<T> Record<T> for Plain {
     fn record(self, _tx: &Connection, _value: &T) -> Result<()> {
@@ -69,7 +67,7 @@ impl<T> Record<T> for Plain {
 }
 
 /// A closure that writes with a step's result.
-pub struct With<F>(F);
+pub(crate) struct With<F>(F);
 
 impl<F> fmt::Debug for With<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,7 +96,7 @@ impl StepBuilder<Plain> {
 
     /// What is written to the database in the transaction that records the step's result.
     #[must_use = "a step does nothing until it is run"]
-    pub fn record<T, F: FnOnce(&Connection, &T) -> Result<()>>(self, f: F) -> StepBuilder<With<F>> {
+    pub(crate) fn record<T, F: FnOnce(&Connection, &T) -> Result<()>>(self, f: F) -> StepBuilder<With<F>> {
         let Self { run, scope, name, reach, undos, attempts, record: Plain } = self;
         StepBuilder { run, scope, name, reach, undos, attempts, record: With(f) }
     }
@@ -111,7 +109,7 @@ impl<W> StepBuilder<W> {
     /// The payload names what the step may make, from what is known **before** it, such as a claim. It is kept in
     /// the journal: never a secret.
     #[must_use = "a step does nothing until it is run"]
-    pub fn undo(mut self, kind: &str, payload: impl Serialize) -> Self {
+    pub(crate) fn undo(mut self, kind: &str, payload: impl Serialize) -> Self {
         self.undos.push((kind.to_owned(), rows::text(&payload)));
         self
     }
@@ -119,7 +117,7 @@ impl<W> StepBuilder<W> {
     /// Says that the step's effect can be read back at any time and that asking again changes nothing more, such as
     /// turning a guest on. Its failure then leaves nothing unknown, and it does not bind the operation to go forward.
     #[must_use = "a step does nothing until it is run"]
-    pub fn observable(mut self) -> Self {
+    pub(crate) fn observable(mut self) -> Self {
         self.reach = Reach::Observable;
         self
     }
@@ -127,7 +125,7 @@ impl<W> StepBuilder<W> {
     /// How many runs may end in an error that may pass (`Unavailable`, `Busy`) before the step has failed; 8 unless
     /// this is called. Runs that a crash cut off do not count.
     #[must_use = "a step does nothing until it is run"]
-    pub fn attempts(mut self, attempts: u32) -> Self {
+    pub(crate) fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
         self
     }
@@ -139,7 +137,7 @@ impl<W> StepBuilder<W> {
     ///
     /// # Errors
     /// [`Halt`], when the step failed for good or the function must return.
-    pub async fn run<T, F>(self, f: F) -> Result<T, Halt>
+    pub(crate) async fn run<T, F>(self, f: F) -> Result<T, Halt>
     where
         T: Serialize + DeserializeOwned,
         F: AsyncFnOnce(Attempt) -> Result<T>,
@@ -196,11 +194,11 @@ fn intend(run: &Run, todo: &Todo, reach: Reach, undos: Vec<(String, Result<Strin
 
 /// One run of a step, as its closure sees it.
 #[derive(Clone)]
-pub struct Attempt {
+pub(crate) struct Attempt {
     /// How many runs of this step began before this one, also before a crash. Above 0, it may have happened.
-    pub tries: u32,
+    pub(crate) tries: u32,
     /// The provider's task that an earlier run saved.
-    pub task: Option<String>,
+    pub(crate) task: Option<String>,
     run: Arc<Run>,
     key: String,
 }
@@ -216,27 +214,21 @@ impl Attempt {
         Self { tries: todo.tries, task: todo.task.clone(), run, key: todo.key.clone() }
     }
 
-    /// The operation.
-    #[must_use]
-    pub fn operation(&self) -> &OperationId {
-        &self.run.op.id
-    }
-
     /// Time, chance and crash points.
-    #[must_use]
-    pub fn env(&self) -> &dyn Env {
+    #[cfg(test)]
+    pub(crate) fn env(&self) -> &dyn Env {
         self.run.inner.env.as_ref()
     }
 
     /// Cancelled once somebody asked to cancel the operation in time. A step that waits long looks at it, and
     /// returns an error of kind `Cancelled`.
     #[must_use]
-    pub fn cancel_token(&self) -> CancellationToken {
+    pub(crate) fn cancel_token(&self) -> CancellationToken {
         self.run.cancel.clone()
     }
 
     /// Says what goes on, with the share that is done (0 to 1) where that is known. It is not recorded.
-    pub fn progress(&self, text: &str, fraction: Option<f64>) {
+    pub(crate) fn progress(&self, text: &str, fraction: Option<f64>) {
         self.run.tell(What::Progress { step: Some(self.key.clone()), text: text.to_owned(), fraction });
     }
 
@@ -244,7 +236,7 @@ impl Attempt {
     ///
     /// # Errors
     /// `Unavailable` when it could not be recorded.
-    pub async fn save_task(&self, task: &str) -> Result<()> {
+    pub(crate) async fn save_task(&self, task: &str) -> Result<()> {
         self.run.point(&self.key, "save task").await;
         self.run.inner.store.write(|tx| rows::set_task(tx, self.run.op.n, &self.key, task))?;
         self.run.point(&self.key, "saved task").await;
@@ -256,7 +248,7 @@ impl Attempt {
     ///
     /// # Errors
     /// What `f` returns; `Unavailable` when it could not be written.
-    pub async fn write<T>(&self, f: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+    pub(crate) async fn write<T>(&self, f: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         self.run.point(&self.key, "write within").await;
         let value = self.run.inner.store.write(f)?;
         self.run.point(&self.key, "wrote within").await;

@@ -4,7 +4,7 @@
 //! also when the function was changed, removed, or panics. They run newest first. One that cannot be run is stuck;
 //! the earlier ones are still tried, and the operation ends unknown.
 
-use std::{fmt, panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 use serde_json::Value;
@@ -16,67 +16,10 @@ use super::{
     rows::{self, Op, Undo},
     summary,
 };
-use crate::{
-    env::Env,
-    error::{Effect, Error, ErrorKind, Result},
-    id::{BoxId, OperationId},
-};
+use crate::error::{Effect, Error, ErrorKind, Result};
 
-pub(super) type UndoFn = Arc<dyn Fn(UndoContext, Value) -> BoxFuture<'static, Result<()>> + Send + Sync>;
-
-/// One run of an undo, as its handler sees it. A handler is safe to repeat.
-#[derive(Clone)]
-pub struct UndoContext {
-    /// How many runs of this undo began before this one.
-    pub tries: u32,
-    operation: OperationId,
-    kind: String,
-    boxes: Vec<BoxId>,
-    step: String,
-    inner: Arc<Inner>,
-}
-
-impl fmt::Debug for UndoContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UndoContext")
-            .field("operation", &self.operation)
-            .field("step", &self.step)
-            .field("tries", &self.tries)
-            .finish_non_exhaustive()
-    }
-}
-
-impl UndoContext {
-    /// The operation that is being taken back.
-    #[must_use]
-    pub fn operation(&self) -> &OperationId {
-        &self.operation
-    }
-
-    /// The operation's kind.
-    #[must_use]
-    pub fn kind(&self) -> &str {
-        &self.kind
-    }
-
-    /// The operation's boxes.
-    #[must_use]
-    pub fn boxes(&self) -> &[BoxId] {
-        &self.boxes
-    }
-
-    /// The step that is being taken back.
-    #[must_use]
-    pub fn step(&self) -> &str {
-        &self.step
-    }
-
-    /// Time, chance and crash points.
-    #[must_use]
-    pub fn env(&self) -> &dyn Env {
-        self.inner.env.as_ref()
-    }
-}
+/// Takes back one effect: told how many runs of it began before, and what it is given. It is safe to repeat.
+pub(super) type UndoFn = Arc<dyn Fn(u32, Value) -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
 impl Inner {
     /// Records that the operation is being taken back, and why, and takes it back.
@@ -132,7 +75,7 @@ impl Inner {
         point("intend").await;
         self.store.write(|tx| rows::intend_undo(tx, undo.n))?;
         point("intended").await;
-        let ran = self.call(op, undo).await;
+        let ran = self.call(undo).await;
         point("acted").await;
         let (state, error, again) = match ran {
             Ok(()) => ("undone", None, None),
@@ -148,21 +91,13 @@ impl Inner {
         Ok(again)
     }
 
-    async fn call(self: &Arc<Self>, op: &Op, undo: &Undo) -> Result<()> {
+    async fn call(&self, undo: &Undo) -> Result<()> {
         let Some(handler) = self.undos.get(&undo.kind) else {
             return Err(Error::failed(format!("this program does not know how to undo {:?}", undo.kind)));
         };
-        let context = UndoContext {
-            tries: undo.tries,
-            operation: op.id.clone(),
-            kind: op.kind.clone(),
-            boxes: op.boxes.clone(),
-            step: undo.step.clone(),
-            inner: self.clone(),
-        };
         let payload = rows::json(&undo.payload)?;
-        let (handler, context) = (handler.clone(), context);
-        match AssertUnwindSafe(async move { handler(context, payload).await }).catch_unwind().await {
+        let (handler, tries) = (handler.clone(), undo.tries);
+        match AssertUnwindSafe(async move { handler(tries, payload).await }).catch_unwind().await {
             Ok(result) => result,
             Err(panic) => {
                 Err(Error::failed(format!("undo {:?} panicked", undo.kind)).because_of(panic_words(&*panic)))

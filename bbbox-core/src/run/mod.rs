@@ -1,7 +1,7 @@
 //! Commands, jobs and files in a box.
 //!
 //! Written once, on [`crate::transport::Transport::spawn`]. Every command is a job from the start: its output and
-//! its status live in files in the box, so it outlives this process and a lost connection. [`Runners`] keeps one
+//! its status live in files in the box, so it outlives this process and a lost connection. `Runners` keeps one
 //! shell open for each box in use, which launches jobs and tells how they ended; [`Session`] is the handle on one
 //! box. Nothing here knows a provider, and nothing is installed in a box.
 
@@ -26,6 +26,5 @@ pub use copy::{Copied, Progress};
 pub use job::{
     Command, Ended, JobSpec, JobState, KEPT, Kept, LONGEST_SCRIPT, RunResult, Signal, Signalled, Stream,
 };
-pub(crate) use runners::needs_sh;
-pub use runners::{Dial, Runners};
+pub(crate) use runners::{Dial, Runners, needs_sh};
 pub use session::{DEFAULT_WAIT, Session};

@@ -23,7 +23,7 @@ use crate::{
 
 /// How a box's transport is found. It is asked anew whenever contact must be made.
 #[async_trait]
-pub trait Dial: Send + Sync {
+pub(crate) trait Dial: Send + Sync {
     /// The transport to the box as it is now.
     ///
     /// - *Errors*: `Gone`, `Refused` when the box is stopped, `Unavailable`.
@@ -63,7 +63,7 @@ pub(crate) fn needs_sh(shell: Shell) -> Result<()> {
 
 /// The runners of this process. Cheap to clone; all clones are the same.
 #[derive(Clone)]
-pub struct Runners(Arc<Pool>);
+pub(crate) struct Runners(Arc<Pool>);
 
 struct Pool {
     env: Arc<dyn Env>,
@@ -79,19 +79,19 @@ impl fmt::Debug for Runners {
 impl Runners {
     /// No runners yet.
     #[must_use]
-    pub fn new(env: Arc<dyn Env>) -> Self {
+    pub(crate) fn new(env: Arc<dyn Env>) -> Self {
         Self(Arc::new(Pool { env, boxes: Mutex::default() }))
     }
 
     /// A handle for commands and files in one box. Makes no connection yet.
     #[must_use]
-    pub fn session(&self, id: &BoxId, dial: Arc<dyn Dial>) -> Session {
+    pub(crate) fn session(&self, id: &BoxId, dial: Arc<dyn Dial>) -> Session {
         let slot = Arc::clone(lock(&self.0.boxes).entry(id.clone()).or_default());
         Session::new(Arc::clone(&self.0.env), slot, dial)
     }
 
     /// Closes the runner of a box that is stopped or released. Its jobs are not touched.
-    pub fn close(&self, id: &BoxId) {
+    pub(crate) fn close(&self, id: &BoxId) {
         if let Some(slot) = lock(&self.0.boxes).remove(id) {
             slot.give_up();
         }

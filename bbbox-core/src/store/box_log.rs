@@ -73,7 +73,7 @@ pub struct Logged {
 }
 
 /// The log of all boxes.
-pub struct BoxLog(Mutex<Log>);
+pub(crate) struct BoxLog(Mutex<Log>);
 
 struct Log {
     /// `None` when the file could not be opened.
@@ -124,7 +124,7 @@ impl BoxLog {
     }
 
     /// Adds an event, unless it is a failure that only repeats the last one. When it cannot be written it is lost, with a warning for the first one.
-    pub fn append(&self, event: &LogEvent) {
+    pub(crate) fn append(&self, event: &LogEvent) {
         let mut log = self.log();
         let Some(connection) = &log.connection else { return };
         let due = log.tidied.is_none_or(|at| event.at.duration_since(at).unsigned_abs() >= TIDY_EVERY);
@@ -152,7 +152,7 @@ impl BoxLog {
     ///
     /// # Errors
     /// `Unavailable` when the history cannot be opened, `Failed` when it is damaged.
-    pub fn read(&self, box_id: &BoxId, since: Option<i64>, limit: usize) -> Result<Vec<Logged>> {
+    pub(crate) fn read(&self, box_id: &BoxId, since: Option<i64>, limit: usize) -> Result<Vec<Logged>> {
         let log = self.log();
         let Some(connection) = &log.connection else {
             return Err(Error::unavailable("boxes' history is not kept: its file could not be opened")

@@ -21,7 +21,9 @@ use std::{
 
 use rusqlite::Connection;
 
-pub use box_log::{BoxLog, LogEvent, Logged};
+pub use box_log::{LogEvent, Logged};
+
+pub(crate) use self::box_log::BoxLog;
 
 use self::{
     connection::{Inside, Transaction},
@@ -33,7 +35,7 @@ const DATABASE: &str = "bbbox.db";
 
 /// How a folder is opened.
 #[derive(Clone, Copy, Debug)]
-pub enum Access<'a> {
+pub(crate) enum Access<'a> {
     /// To change it. One process at a time.
     Own {
         /// What the process is, for whoever finds the folder in use. Never a secret.
@@ -44,7 +46,7 @@ pub enum Access<'a> {
 }
 
 /// An open data folder.
-pub struct Store {
+pub(crate) struct Store {
     dir: Option<PathBuf>,
     connections: Connections,
     box_log: BoxLog,
@@ -70,7 +72,7 @@ impl Store {
     /// # Errors
     /// `Busy`, naming the holder, when another process owns it; `Gone` when there is nothing to read yet; `Refused`
     /// when a newer program wrote it; `Unavailable` when the disk is full or cannot be written.
-    pub fn open(dir: &Path, access: Access<'_>) -> Result<Self> {
+    pub(crate) fn open(dir: &Path, access: Access<'_>) -> Result<Self> {
         match access {
             Access::Own { command } => Self::own(dir, command),
             Access::Read => Self::look(dir),
@@ -82,7 +84,7 @@ impl Store {
     ///
     /// # Errors
     /// `Failed` when SQLite has no memory.
-    pub fn memory() -> Result<Self> {
+    pub(crate) fn memory() -> Result<Self> {
         let mut connection = connection::in_memory()?;
         migrations::apply(&mut connection)?;
         Ok(Self {
@@ -129,13 +131,13 @@ impl Store {
 
     /// The folder, where there is one.
     #[must_use]
-    pub fn dir(&self) -> Option<&Path> {
+    pub(crate) fn dir(&self) -> Option<&Path> {
         self.dir.as_deref()
     }
 
     /// Each box's history.
     #[must_use]
-    pub fn box_log(&self) -> &BoxLog {
+    pub(crate) fn box_log(&self) -> &BoxLog {
         &self.box_log
     }
 
@@ -146,7 +148,7 @@ impl Store {
     /// # Errors
     /// What `f` returns; `Unavailable` when the disk is full or cannot be written; `Refused` when the folder was
     /// opened to read.
-    pub fn write<T>(&self, f: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+    pub(crate) fn write<T>(&self, f: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         self.transact(f).map_err(|error| self.named(error))
     }
 
@@ -193,7 +195,7 @@ impl Store {
     ///
     /// # Errors
     /// What `f` returns.
-    pub fn read<T>(&self, f: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+    pub(crate) fn read<T>(&self, f: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let (Connections::Own { reader: connection, .. }
         | Connections::Read(connection)
         | Connections::Memory(connection)) = &self.connections;

@@ -238,7 +238,7 @@ pub(super) fn toy(store: &Arc<Store>, env: Arc<dyn Env>, provider: &Provider) ->
                 State::Failed | State::Cancelled => "DELETE FROM claims WHERE operation = ?1",
                 State::Unknown if end.kind == "release" => {
                     let sql = "UPDATE claims SET state = 'unknown' WHERE box = ?1";
-                    return Ok(tx.execute(sql, [end.boxes[0].as_str()]).map(drop)?);
+                    return Ok(tx.execute(sql, [end.args["box"].as_str()]).map(drop)?);
                 }
                 State::Unknown => "UPDATE claims SET state = 'unknown' WHERE operation = ?1",
                 _ => return Ok(()),

@@ -21,9 +21,9 @@ fn three_undos(
                 .run(async |_| Err::<(), _>(Error::failed("no guest").effect(Effect::Unknown)))
                 .await
         })
-        .undo("remove", move |cx: UndoContext, what: String| {
-            note(&undid, format!("{what} {}", cx.tries));
-            let (undo, tries) = (undo.clone(), cx.tries);
+        .undo("remove", move |tries, what: String| {
+            note(&undid, format!("{what} {tries}"));
+            let undo = undo.clone();
             async move { undo(&what, tries) }
         })
     });
