@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use sha2::{Digest, Sha256};
+use ring::digest::{Context, SHA256};
 
 use crate::map;
 
@@ -92,14 +92,14 @@ pub(crate) fn base_hash(sources: &str) -> String {
 }
 
 fn digest<'a>(parts: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-    let mut hash = Sha256::new();
+    let mut hash = Context::new(&SHA256);
     for (name, text) in parts {
         // Lengths keep one part's end from being read as another's beginning.
-        hash.update(format!("{} {} ", name.len(), text.len()));
-        hash.update(name);
-        hash.update(text);
+        hash.update(format!("{} {} ", name.len(), text.len()).as_bytes());
+        hash.update(name.as_bytes());
+        hash.update(text.as_bytes());
     }
-    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hash.finish().as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The recipe's files as the tar stream that a build takes.

@@ -1,7 +1,7 @@
 //! Who asks: what they may see, and how people read of them.
 
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::{
     error::Result,
@@ -38,7 +38,7 @@ impl Caller {
         match self {
             Self::Person | Self::Command => Ok(request),
             Self::Thread(thread) => {
-                let thread = hex::encode(Sha256::digest(thread.as_str()));
+                let thread = hex::encode(digest(&SHA256, thread.as_str().as_bytes()));
                 RequestId::parse(format!("thread:{:.16}/{request}", thread))
             }
         }

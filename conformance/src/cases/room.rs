@@ -1,19 +1,20 @@
 //! Room: never more is placed than fits, however many ask at once.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use bbbox::{
     boxes::{Acquire, Boxes},
     capacity::{HostRoom, LimitName},
     error::ErrorKind,
+    id::BoxId,
     size::{Size, SizeChoice, Sizes},
 };
-use futures::future::join_all;
+use futures::{StreamExt, future::join_all, stream};
 
 use crate::{
     ability,
     case::{Case, Cost, Stop, Verdict, ensure, ensure_eq, failed},
-    home::Home,
+    home::{Home, out},
     lab::Lab,
     sim::{Provider, Shape},
 };
@@ -34,6 +35,14 @@ pub(super) const CASES: &[Case] = &[
         cost: Cost::Alone,
         limit: Duration::from_secs(240),
         body: |lab| Box::pin(a_thousand(lab)),
+    },
+    Case {
+        name: "forty-boxes-eight-at-a-time-leave-nothing",
+        promise: "places-no-more-than-fits",
+        needs: ability::sh,
+        cost: Cost::Alone,
+        limit: Duration::from_secs(300),
+        body: |lab| Box::pin(forty(lab)),
     },
 ];
 
@@ -84,6 +93,36 @@ async fn last_room(lab: Lab) -> Verdict {
     }
     // What one gave back, the next takes.
     home.boxes().acquire(ask()).await?.release(false).await?;
+    home.is_quiet().await
+}
+
+/// Boxes come and go, each used once: every one has a guest of its own, and none is left.
+async fn forty(lab: Lab) -> Verdict {
+    const BOXES: usize = 40;
+    let home = Home::new(&lab)?;
+    let memory = lab.abilities().size.memory_mib;
+    let capacity = lab.backend().capacity(&lab.abilities().offer.kind, lab.install()).await?;
+    let fit = |room: &HostRoom| {
+        let free =
+            room.limits.iter().filter(|limit| limit.name == LimitName::Memory).filter_map(|l| l.free(0));
+        free.min().map_or(8, |free| free / memory)
+    };
+    let at_once = capacity.hosts.iter().map(fit).sum::<u64>().min(8);
+    if at_once < 2 {
+        return Err(Stop::Skipped(format!("it has room for {at_once} boxes")));
+    }
+    let home = &home;
+    let life = |number: usize| async move {
+        let handle = home.acquire().await?;
+        let said = out(&handle, &format!("[ ! -e mark ] && echo {number} >mark && cat mark")).await?;
+        ensure_eq!(said, number.to_string(), "what box {number} holds");
+        handle.release(false).await?;
+        Ok::<_, Stop>(handle.id().clone())
+    };
+    let lives = stream::iter((0..BOXES).map(life)).buffer_unordered(at_once as usize);
+    let ids: BTreeSet<BoxId> = lives.collect::<Vec<_>>().await.into_iter().collect::<Verdict<_>>()?;
+    ensure_eq!(ids.len(), BOXES, "how many boxes there were");
+    ensure_eq!(home.boxes().list()?.len(), 0, "how many records are left");
     home.is_quiet().await
 }
 

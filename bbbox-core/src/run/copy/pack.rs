@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sha2::{Digest, Sha256};
+use ring::digest::{Context, SHA256};
 use tar::{Builder, EntryType, Header};
 
 use super::{
@@ -196,18 +196,20 @@ fn header((uid, gid): (u64, u64), kind: EntryType, mode: u32, mtime: u64) -> Hea
 /// A reader that sums what passes.
 pub(super) struct Summed<R> {
     from: R,
-    sum: Sha256,
+    sum: Context,
     read: u64,
     failed: Option<io::Error>,
 }
 
 impl<R: Read> Summed<R> {
     pub(super) fn new(from: R) -> Self {
-        Self { from, sum: Sha256::new(), read: 0, failed: None }
+        Self { from, sum: Context::new(&SHA256), read: 0, failed: None }
     }
 
     pub(super) fn finish(self) -> (Sum, u64) {
-        (self.sum.finalize().into(), self.read)
+        let mut sum = Sum::default();
+        sum.copy_from_slice(self.sum.finish().as_ref());
+        (sum, self.read)
     }
 }
 
