@@ -122,17 +122,19 @@ impl Inner {
         self.remove(guest).await
     }
 
-    /// Removes the guest's container and notes, and confirms that it is gone: by its ID and by its name.
+    /// Removes the guest's container and confirms that it is gone. The box's notes go with its last container.
     async fn remove(&self, guest: &Guest) -> Result<Released> {
         let mut released = Released::AlreadyGone;
-        // Twice at most: an interrupted acquire may have made a container beside the one that the reference names.
-        while let Some(container) = self.find(guest).await? {
+        if let Some(container) = self.find(guest).await? {
             self.engine.remove(&container.id).await?;
             self.confirm_gone(&container.id).await?;
             released = Released::Removed;
         }
         let of_box =
             vec![format!("{}={}", map::INSTALL, guest.install), format!("{}={}", map::BOX, guest.box_id)];
+        if !self.engine.list(of_box.clone()).await?.is_empty() {
+            return Ok(released);
+        }
         for (name, labels) in self.engine.volumes(of_box).await? {
             if map::generation(&labels).is_some() {
                 self.engine.remove_volume(&name).await?;

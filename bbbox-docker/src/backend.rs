@@ -167,20 +167,13 @@ impl Inner {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The container of `guest`, or `None` when it is gone or another's.
+    /// The container that `guest`'s reference names, or `None` when it is gone or another's.
     ///
-    /// Asked by the reference first, then by the name: the reference may be of a container that an interrupted
-    /// acquire made again.
+    /// Never another container of the same box: labels pass through a commit, so a copy that a person made has them
+    /// too. Before an acquire has ended the reference is the name, and the name finds whatever it made.
     pub(crate) async fn find(&self, guest: &Guest) -> Result<Option<Container>> {
-        let name = map::container_name(&guest.box_id);
-        let second = Some(&name).filter(|name| **name != guest.reference);
-        for reference in [Some(&guest.reference), second].into_iter().flatten() {
-            let found = self.engine.inspect(reference).await?;
-            if let Some(container) = found.filter(|container| container.is(guest)) {
-                return Ok(Some(container));
-            }
-        }
-        Ok(None)
+        let found = self.engine.inspect(&guest.reference).await?;
+        Ok(found.filter(|container| container.is(guest)))
     }
 
     /// Like [`Inner::find`], for changes that need the guest.

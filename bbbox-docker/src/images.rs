@@ -107,7 +107,7 @@ impl Inner {
             return Err(error);
         }
         let name = self.config.image(kind.as_str());
-        let before = self.engine.image(&name).await?.and_then(|image| image.id);
+        let before = self.engine.image(&name).await?.filter(is_build).and_then(|image| image.id);
         self.engine.tag(&trial_name, &name).await?;
         self.engine.remove_image(&trial_name).await?;
         let now = self.engine.image(&name).await?;
@@ -238,13 +238,21 @@ impl Inner {
         }
         let builds = vec![format!("{}={kind}", map::KIND), recipe::MADE.to_owned()];
         for (id, named, labels) in self.engine.images(builds).await? {
-            if let Some(build) = labels.get(map::BUILD).filter(|_| old(labels.get(recipe::MADE))) {
+            // A commit of a box has the box's labels beside the build's, and is whoever made it's to remove.
+            let is_ours = !labels.contains_key(map::BOX) && old(labels.get(recipe::MADE));
+            if let Some(build) = labels.get(map::BUILD).filter(|_| is_ours) {
                 let left = if named { trial_image(kind, build) } else { id };
                 self.engine.remove_image(&left).await?;
             }
         }
         Ok(())
     }
+}
+
+/// Whether an image is a build of bb-box's, and neither someone's own nor a copy of a box.
+fn is_build(image: &ImageInspect) -> bool {
+    let labels = image.config.as_ref().and_then(|config| config.labels.as_ref());
+    labels.is_some_and(|labels| labels.contains_key(map::BUILD) && !labels.contains_key(map::BOX))
 }
 
 /// A part of a trial, for as long as it may take.

@@ -65,6 +65,28 @@ async fn a_box_lives_from_acquire_to_release() {
 }
 
 #[tokio::test]
+async fn a_copy_of_a_box_is_released_without_the_box() {
+    let Some(docker) = backend().await else { return };
+    let install = install();
+    let guest = docker.acquire(&order(&install), &Told::default()).await.unwrap();
+    let image = format!("bbbox-test-copy:{}", guest.box_id);
+    let script = format!("docker commit {} {image} && docker run -d {image} sleep 600", guest.reference);
+    let made = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+
+    let held = docker.held(&install).await.unwrap();
+    let copy = held.iter().find(|held| held.guest.reference != guest.reference).unwrap().guest.clone();
+    assert_eq!(held.len(), 2, "labels pass through a commit: {held:?}");
+    assert_eq!(docker.release(&copy, &Told::default()).await.unwrap(), Released::Removed);
+    assert_eq!(docker.release(&copy, &Told::default()).await.unwrap(), Released::AlreadyGone);
+    assert_eq!(docker.power(&copy).await.unwrap(), None);
+    assert_eq!(docker.power(&guest).await.unwrap(), Some(Power::Running), "the box itself stays");
+
+    assert_eq!(docker.release(&guest, &Told::default()).await.unwrap(), Released::Removed);
+    api().remove_image(&image, None::<query::RemoveImageOptions>, None).await.unwrap();
+}
+
+#[tokio::test]
 async fn another_install_sees_and_touches_nothing() {
     let Some(docker) = backend().await else { return };
     let (mine, other) = (install(), install());

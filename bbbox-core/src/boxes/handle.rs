@@ -219,8 +219,9 @@ impl BoxHandle {
     /// - *Promise* `forgetting-deletes-nothing`.
     ///
     /// # Errors
-    /// `Refused` while its backend is configured.
+    /// `Refused` while its backend is configured, `Denied` for an agent: nothing finds the guest again by itself.
     pub async fn forget(&self) -> Result<()> {
+        self.boxes.person_only("forgets boxes")?;
         self.may_change()?;
         let shared = &self.boxes.shared;
         let operation = life::begin_forget(&shared.journal, &shared.world, &self.id, &self.asked())?;

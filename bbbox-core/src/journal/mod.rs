@@ -1,6 +1,6 @@
 //! Durable operations: everything that changes something is one.
 //!
-//! An operation is an async function over a [`Context`]. What it does is recorded in the store before and after it
+//! An operation is an async function over a `Context`. What it does is recorded in the store before and after it
 //! happens, so recovery is calling the function again: what is recorded is returned, and what was under way is run
 //! again. An operation that fails or is cancelled is taken back by its undos, which are recorded too. Operations on
 //! one box run one at a time. Nothing here knows what an operation does, and time, chance and crash points come

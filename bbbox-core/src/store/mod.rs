@@ -1,6 +1,6 @@
 //! What must change together, in one SQLite database in one folder that one process owns.
 //!
-//! [`Store::write`] is one transaction: it happens whole or not at all, and is on the disk when it returns.
+//! `Store::write` is one transaction: it happens whole or not at all, and is on the disk when it returns.
 //! Other processes may read beside the owner. The store knows nothing of what its tables mean; the journal and
 //! the records bring their own.
 

@@ -130,6 +130,13 @@ async fn survey(world: &Arc<World>, journal: &Arc<Journal>, report: &mut Report)
         records.iter().map(|r| r.id.clone()).chain(held.values().flatten().map(|h| h.owner.box_id.clone()));
     for id in ids.collect::<BTreeSet<BoxId>>() {
         for operation in journal.live(&id)? {
+            if operation.state == State::Suspended {
+                report.troubles.push(format!(
+                    "box {id}: its {} ({}) stands still, and nothing else is done to it until that ends",
+                    operation.kind.replace('-', " "),
+                    operation.id
+                ));
+            }
             if operation.state == State::Unknown { &mut unknown } else { &mut busy }.insert(id.clone());
         }
         if journal.history(&id)?.iter().any(life::gives_up) {

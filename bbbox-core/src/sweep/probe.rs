@@ -73,8 +73,9 @@ async fn ask_one(world: &Arc<World>, record: BoxRecord) {
         (Err(error), _) => {
             tracing::warn!(box_id = %record.id, error = error.chain(), "an answer was not recorded")
         }
-        (Ok(_), None) => world.note(&record.id, "answers-again", "by bb-box", ""),
-        (Ok(_), Some(_)) => {}
+        (Ok(Some(_)), None) => world.note(&record.id, "answers-again", "by bb-box", ""),
+        // A log that ended with the box gets no line after that.
+        (Ok(None), _) | (Ok(_), Some(_)) => {}
     }
 }
 

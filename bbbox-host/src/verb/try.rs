@@ -67,15 +67,20 @@ impl Try {
         folder::change(common, printer, "try", async |boxes| {
             let mut steps = Steps { printer, common, boxes, report: Report::default() };
             let able = steps.choose(self.on.as_ref()).await?;
-            let (handle, backend) = steps.acquire(&able).await?;
+            let began = Instant::now();
+            let handle = steps.acquire(&able).await?;
+            // From here on whatever fails, this program's own output too, the box is given back first.
             let used = tokio::select! {
                 biased;
-                used = steps.use_it(&handle) => used,
+                used = async {
+                    let backend = steps.acquired(&handle, began.elapsed())?;
+                    steps.use_it(&handle).await.map(|()| backend)
+                } => used,
                 // What was made is taken back all the same.
                 _ = tokio::signal::ctrl_c() => Err(Error::cancelled("the try was interrupted").into()),
             };
             let released = steps.release(&handle).await;
-            used.and(released)?;
+            let backend = used.and_then(|backend| released.map(|()| backend))?;
             printer.answer(&steps.report, || format!("All of it works, on {backend}."))?;
             Ok(0)
         })
@@ -148,21 +153,25 @@ impl Steps<'_> {
     }
 
     /// A box on the first of `able` that has room.
-    async fn acquire(&mut self, able: &[BackendId]) -> Result<(BoxHandle, BackendId), Fault> {
-        let began = Instant::now();
+    async fn acquire(&mut self, able: &[BackendId]) -> Result<BoxHandle, Fault> {
         let events = self.boxes.events();
         let ask = able.iter().fold(Acquire::kind("linux"), |ask, backend| ask.on(backend.as_str()));
         let (operation, handle) = self.boxes.begin_acquire(ask)?;
         let progress = Progress::new(self.printer, "acquiring a box");
         settle(self.boxes, events, &operation, &progress).await?;
+        Ok(handle)
+    }
+
+    /// Says what the box is, and gives the backend it is on.
+    fn acquired(&mut self, handle: &BoxHandle, took: Duration) -> Result<BackendId, Fault> {
         let record = handle.record()?;
         let backend = record.backend.clone().ok_or_else(|| Error::failed("the new box names no backend"))?;
         self.report.backend = Some(backend.clone());
         let facts = record.guest.iter().flat_map(|guest| &guest.facts);
         let facts: String = facts.map(|(name, value)| format!(", {name} {value}")).collect();
         let said = format!("{} on {backend} with {}{facts}", record.name, record.size);
-        self.done("acquire", began.elapsed(), said)?;
-        Ok((handle, backend))
+        self.done("acquire", took, said)?;
+        Ok(backend)
     }
 
     async fn use_it(&mut self, handle: &BoxHandle) -> Result<(), Fault> {
