@@ -27,6 +27,8 @@ enum Data {
     Folder(PathBuf),
     /// Nowhere: it ends with the value.
     Memory,
+    /// In a store that is open already.
+    Open(Arc<Store>),
 }
 
 /// Puts [`Boxes`] together.
@@ -69,6 +71,13 @@ impl Builder {
     #[must_use]
     pub fn data(mut self, folder: impl Into<PathBuf>) -> Self {
         self.data = Data::Folder(folder.into());
+        self
+    }
+
+    /// Keeps everything in a store that is open already, such as one in memory that is to outlive the value.
+    #[must_use]
+    pub fn store(mut self, store: Arc<Store>) -> Self {
+        self.data = Data::Open(store);
         self
     }
 
@@ -153,11 +162,14 @@ impl Builder {
     /// # Errors
     /// `Busy` when another process owns the folder, naming it; `Gone` when there is nothing to read yet; `Failed`.
     pub fn open(self) -> Result<Boxes> {
-        let store = Arc::new(match &self.data {
-            Data::Memory => Store::memory()?,
-            Data::Folder(folder) if self.reading => Store::open(folder, Access::Read)?,
-            Data::Folder(folder) => Store::open(folder, Access::Own { command: &self.command })?,
-        });
+        let store = match &self.data {
+            Data::Memory => Arc::new(Store::memory()?),
+            Data::Open(store) => Arc::clone(store),
+            Data::Folder(folder) => {
+                let own = Access::Own { command: &self.command };
+                Arc::new(Store::open(folder, if self.reading { Access::Read } else { own })?)
+            }
+        };
         let stored = store.read(|db| config::load(db, &self.drivers))?;
         let install = match (store.read(records::install_id)?, self.reading) {
             (Some(id), _) => id,
@@ -177,7 +189,7 @@ impl Builder {
                 Error::failed(format!("could not find the folder {}", folder.display())).because(e)
             })?,
             // Below the machine's folder for passing things: there is no data folder to outlive.
-            Data::Memory => std::env::temp_dir().join(format!("bb-box-{install}")),
+            Data::Memory | Data::Open(_) => std::env::temp_dir().join(format!("bb-box-{install}")),
         };
         let settings = SettingsInUse {
             drivers: self.drivers,

@@ -1,7 +1,7 @@
 //! Registering what a journal runs.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     fmt,
     future::Future,
     sync::{Arc, Mutex},
@@ -119,11 +119,11 @@ impl JournalBuilder {
                 undos,
                 on_end,
                 events: broadcast::channel(EVENTS).0,
-                driven: Mutex::new(HashMap::new()),
+                driven: Mutex::default(),
                 driving: watch::channel(0).0,
                 closing: CancellationToken::new(),
                 cut: CancellationToken::new(),
-                waits: Mutex::new(HashMap::new()),
+                waits: Mutex::default(),
             }),
         })
     }

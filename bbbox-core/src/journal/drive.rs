@@ -2,7 +2,7 @@
 
 use std::{
     any::Any,
-    collections::{BTreeMap, HashMap, hash_map::Entry},
+    collections::{BTreeMap, btree_map::Entry},
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -40,15 +40,16 @@ pub(super) struct Inner {
     pub(super) undos: BTreeMap<String, UndoFn>,
     pub(super) on_end: OnEnd,
     pub(super) events: broadcast::Sender<Event>,
-    pub(super) driven: Mutex<HashMap<i64, Driven>>,
+    pub(super) driven: Mutex<BTreeMap<i64, Driven>>,
     /// How many operations are being driven.
     pub(super) driving: watch::Sender<usize>,
     /// Cancelled when nothing new may begin.
     pub(super) closing: CancellationToken,
     /// Cancelled when what runs is cut off where it waits.
     pub(super) cut: CancellationToken,
-    /// Closed when an operation ends, and all when one is suspended.
-    pub(super) waits: Mutex<HashMap<i64, watch::Sender<()>>>,
+    /// Cancelled when an operation ends, and all when one is suspended. Who waits is woken in the order in which they
+    /// came: with a watch channel that would be by chance.
+    pub(super) waits: Mutex<BTreeMap<i64, CancellationToken>>,
 }
 
 /// An operation that has a task.
@@ -118,7 +119,7 @@ impl Inner {
         true
     }
 
-    fn forget_driver(&self, driven: &mut HashMap<i64, Driven>, n: i64) {
+    fn forget_driver(&self, driven: &mut BTreeMap<i64, Driven>, n: i64) {
         driven.remove(&n);
         self.driving.send_modify(|count| *count = count.saturating_sub(1));
     }
@@ -237,7 +238,9 @@ impl Inner {
         tracing::warn!(operation = %op.id, kind = op.kind, words, "an operation stands still");
         self.tell(&op, What::Suspended { error });
         // Who waits for one queued behind it looks again too.
-        locked(&self.waits).clear();
+        for wait in std::mem::take(&mut *locked(&self.waits)).into_values() {
+            wait.cancel();
+        }
         Ok(Next::Leave)
     }
 
@@ -287,13 +290,22 @@ impl Inner {
             tracing::warn!(operation = %op.id, kind = op.kind, error, "how an operation left its boxes is not known");
         }
         self.tell(&op, What::Ended { state: ended.state, error: ended.error });
-        locked(&self.waits).remove(&op.n);
+        self.end_wait(op.n);
         for n in next {
             self.wake(n);
         }
         self.env.point(&format!("{} ended", op.kind)).await;
         Ok(Next::Leave)
     }
+
+    /// Wakes who waits for the operation.
+    pub(super) fn end_wait(&self, n: i64) {
+        let wait = locked(&self.waits).remove(&n);
+        if let Some(wait) = wait {
+            wait.cancel();
+        }
+    }
+
     /// The transaction that ends an operation, and which ones go next. `told`: the records are told too.
     fn record_end(&self, n: i64, ended: &Ended, told: bool) -> Result<Vec<i64>, Wrong> {
         self.store.transact(|tx| {

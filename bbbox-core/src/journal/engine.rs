@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use serde_json::Value;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::broadcast;
 
 use super::{
     Begin, Begun, Event, JournalBuilder, State, Summary, What,
@@ -95,15 +95,14 @@ impl Journal {
         let n = self.inner.store.read(|c| rows::number(c, id))?;
         loop {
             // Before the look, so that an end in between is not missed.
-            let mut end =
-                locked(&self.inner.waits).entry(n).or_insert_with(|| watch::channel(()).0).subscribe();
+            let end = locked(&self.inner.waits).entry(n).or_default().clone();
             let found = self.inner.store.read(|c| summary::list(c, "WHERE n = ?1", [n]))?.pop();
             let Some(found) = found else {
-                locked(&self.inner.waits).remove(&n);
+                self.inner.end_wait(n);
                 return Err(Error::gone(format!("there is no operation {id}")));
             };
             if found.state.ended() || found.state == State::Suspended {
-                locked(&self.inner.waits).remove(&n);
+                self.inner.end_wait(n);
                 return match found.state {
                     State::Done => Ok(found.result.unwrap_or(Value::Null)),
                     _ => Err(found.error.unwrap_or_else(|| Error::failed(format!("{} failed", found.kind)))),
@@ -117,8 +116,7 @@ impl Journal {
             }
             tokio::select! {
                 biased;
-                // The sender goes away at the end.
-                _ = end.changed() => {}
+                () = end.cancelled() => {}
                 () = self.inner.closing.cancelled() => return Err(closing().at("operation", id)),
             }
         }

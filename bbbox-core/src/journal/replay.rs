@@ -4,7 +4,7 @@
 //! top. Names, not positions, are the key to a recorded step, so branches may be polled in any order.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -32,7 +32,7 @@ pub(super) struct Run {
 
 struct Memo {
     rows: BTreeMap<String, Row>,
-    calls: HashMap<String, u32>,
+    calls: BTreeMap<String, u32>,
     seq: i64,
     /// Why nothing new may begin. It stays, whatever the function makes of it.
     stop: Option<Why>,
@@ -101,7 +101,7 @@ impl Run {
     ) -> Self {
         let seq = i64::try_from(steps.len()).unwrap_or(i64::MAX);
         let rows = steps.into_iter().map(|(key, step)| (key, Row { step, replayed: false })).collect();
-        Self { inner, op, cancel, memo: Mutex::new(Memo { rows, calls: HashMap::new(), seq, stop: None }) }
+        Self { inner, op, cancel, memo: Mutex::new(Memo { rows, calls: BTreeMap::new(), seq, stop: None }) }
     }
 
     fn memo(&self) -> MutexGuard<'_, Memo> {

@@ -167,6 +167,7 @@ impl Session {
             };
             // Whoever waits at the other end of the pipe decides when it is over, not what is left to send.
             let done = tokio::select! {
+                biased;
                 exit = exit => exit.map(drop),
                 failed = all => failed,
             };

@@ -57,6 +57,7 @@ pub(super) async fn open(env: Arc<dyn Env>, transport: &dyn Transport) -> Result
         hello(&mut process.stdout, &nonce).await
     };
     let hello = tokio::select! {
+        biased;
         hello = started => hello,
         () = env.sleep(HELLO) => Err("it said nothing for 30 s".to_owned()),
     };
@@ -114,6 +115,7 @@ async fn not_ready(env: &dyn Env, mut process: Process, why: String) -> Error {
     };
     // The stream of its errors may stay open; what came by then has to do.
     let exit = tokio::select! {
+        biased;
         exit = ended => Some(exit),
         () = env.sleep(Duration::from_secs(2)) => None,
     };
@@ -143,6 +145,7 @@ fn serve(env: Arc<dyn Env>, process: Process, jobs_dir: String, rest: Vec<u8>) -
     let ended = Arc::downgrade(&runner);
     tokio::spawn(async move {
         tokio::select! {
+            biased;
             _ = exit => give_up(&ended),
             () = stop.cancelled() => {}
         }
@@ -175,6 +178,7 @@ async fn write(
     };
     // A broken pipe shows to the reader too, which gives the runner up.
     tokio::select! {
+        biased;
         _ = all => {}
         () = stop.cancelled() => {}
     }
@@ -184,6 +188,7 @@ async fn write(
 async fn drain(mut stderr: Source, stop: CancellationToken) {
     let mut nowhere = tokio::io::sink();
     tokio::select! {
+        biased;
         _ = tokio::io::copy(&mut stderr, &mut nowhere) => {}
         () = stop.cancelled() => {}
     }
@@ -201,6 +206,7 @@ async fn read(mut stdout: Source, mut seen: Vec<u8>, runner: Weak<Runner>, stop:
         }
         seen.reserve(16 * 1024);
         let came = tokio::select! {
+            biased;
             came = stdout.read_buf(&mut seen) => came.unwrap_or(0),
             () = stop.cancelled() => return,
         };
@@ -228,8 +234,9 @@ async fn keep(env: Arc<dyn Env>, runner: Weak<Runner>, taken: Arc<AtomicU64>, st
     let (mut last, mut quiet, mut idle) = (0, 0, 0);
     loop {
         tokio::select! {
-            () = env.sleep(TICK) => {}
+            biased;
             () = stop.cancelled() => return,
+            () = env.sleep(TICK) => {}
         }
         let Some(runner) = runner.upgrade() else { return };
         let now = runner.shared.heard.load(Ordering::Relaxed) + taken.load(Ordering::Relaxed);

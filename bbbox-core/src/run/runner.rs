@@ -4,7 +4,7 @@
 //! the job. It never retries, and it never concludes from silence that a job ended.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -63,12 +63,12 @@ pub(super) struct Shared {
 struct Waiting {
     lost: bool,
     /// Jobs that this runner launched and that have not ended.
-    launched: HashSet<JobId>,
-    watched: HashSet<JobId>,
-    ends: HashMap<JobId, Vec<oneshot::Sender<Outcome>>>,
-    states: HashMap<JobId, Vec<oneshot::Sender<State>>>,
-    kills: HashMap<JobId, VecDeque<oneshot::Sender<Killed>>>,
-    pings: HashMap<u64, oneshot::Sender<()>>,
+    launched: BTreeSet<JobId>,
+    watched: BTreeSet<JobId>,
+    ends: BTreeMap<JobId, Vec<oneshot::Sender<Outcome>>>,
+    states: BTreeMap<JobId, Vec<oneshot::Sender<State>>>,
+    kills: BTreeMap<JobId, VecDeque<oneshot::Sender<Killed>>>,
+    pings: BTreeMap<u64, oneshot::Sender<()>>,
     list: Option<Listing>,
     get: Option<Get>,
 }
@@ -232,6 +232,7 @@ impl Runner {
     /// meanwhile has either done both or neither.
     async fn send<T>(&self, request: Vec<u8>, register: impl FnOnce(&mut Waiting) -> T) -> Result<T, Lost> {
         let room = tokio::select! {
+            biased;
             room = self.requests.reserve() => room.map_err(|_| Lost)?,
             () = self.shared.stop.cancelled() => return Err(Lost),
         };

@@ -4,7 +4,7 @@
 //! the next command. When a start fails, everyone who was waiting for it gets the same error.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -67,7 +67,7 @@ pub(crate) struct Runners(Arc<Pool>);
 
 struct Pool {
     env: Arc<dyn Env>,
-    boxes: Mutex<HashMap<BoxId, Arc<Slot>>>,
+    boxes: Mutex<BTreeMap<BoxId, Arc<Slot>>>,
 }
 
 impl fmt::Debug for Runners {

@@ -227,6 +227,7 @@ impl Guard {
             self.exited().await.ok()
         };
         let exit = tokio::select! {
+            biased;
             exit = ended => exit,
             () = env.sleep(CLEANUP) => None,
         };
