@@ -160,7 +160,8 @@ async fn release_stray(cx: Context, world: Arc<World>, args: Stray) -> Result<()
         .run(async |_| {
             // A reference means something only at its backend.
             let is_its = |r: &BoxRecord| {
-                r.backend.as_ref() == Some(&args.backend)
+                r.state != BoxState::Gone
+                    && r.backend.as_ref() == Some(&args.backend)
                     && r.guest.as_ref().is_some_and(|guest| guest.reference == args.guest.reference)
             };
             let mine = world.find(id)?.is_some_and(|record| is_its(&record));

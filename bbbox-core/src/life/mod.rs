@@ -69,11 +69,21 @@ fn on_end(world: &World, tx: &Connection, ended: &Ended) -> Result<()> {
     match ended.kind.as_str() {
         kind if !ended.ran && ![acquire::KIND, rename::KIND].contains(&kind) => Ok(()),
         acquire::KIND => acquire::ended(world, tx, ended),
+        // What waited for a box that is gone by now changed nothing, and the box's log has its end.
+        _ if !is_there(tx, ended)? => Ok(()),
         release::KIND => release::ended(world, tx, ended),
         power::START | power::STOP => power::ended(world, tx, ended),
         resize::KIND => resize::ended(world, tx, ended),
         rename::KIND => rename::ended(world, tx, ended),
         _ => Ok(()),
+    }
+}
+
+/// Whether the operation's box still has its record.
+fn is_there(tx: &Connection, ended: &Ended) -> Result<bool> {
+    match ended.args["box"].as_str() {
+        Some(id) => Ok(records::get(tx, &BoxId::parse(id)?)?.is_some()),
+        None => Ok(true),
     }
 }
 

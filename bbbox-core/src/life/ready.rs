@@ -48,6 +48,10 @@ pub(super) async fn wait(world: &Arc<World>, box_id: &BoxId, at: &Attempt, by: D
             }
             Err(error) => return Err(error),
         }
+        // One that is refused at once never lets the wait above come to its end.
+        if world.env.elapsed() >= by {
+            return Err(too_slow(world, box_id, &format!("its commands did not answer ({words})")));
+        }
         world.env.sleep(Duration::from_millis(100)).await;
     }
     if record.state == BoxState::Starting || record.state == BoxState::Acquiring {

@@ -199,6 +199,13 @@ fn about_guest(inventory: &Inventory, backend: &BackendId, held: &Held) -> About
         let is_its = record.backend.as_ref() == Some(backend)
             && record.guest.as_ref().is_some_and(|guest| guest.reference == held.guest.reference);
         return match &record.guest {
+            // Made late, or put back by hand: what is gone stays gone. A listing that lags shows the old one as well.
+            _ if is_its
+                && record.state == BoxState::Gone
+                && matches!(inventory.powers.get(&record.id), Some(Some(_))) =>
+            {
+                stray("its box's guest was deleted, and this is another")
+            }
             _ if is_its => About::Fine,
             // Its own release finds it by its box, whatever it is called.
             _ if record.state == BoxState::Releasing && record.backend.as_ref() == Some(backend) => {

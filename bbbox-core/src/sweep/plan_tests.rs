@@ -225,6 +225,17 @@ fn a_guest_whose_box_holds_another_or_none_is_released() {
 }
 
 #[test]
+fn a_guest_of_a_box_that_is_gone_is_released_once_it_is_seen_to_be_there() {
+    let mut seen = inventory(vec![record(1, BoxState::Gone)], vec![held(1, "g1")]);
+    seen.powers.clear();
+    assert!(words(&seen).is_empty(), "the listing may be old");
+    seen.powers.insert(box_id(1), None);
+    assert!(words(&seen).is_empty(), "it is gone");
+    seen.powers.insert(box_id(1), Some(Power::Running));
+    assert_eq!(words(&seen), ["Stray"]);
+}
+
+#[test]
 fn a_box_is_started_again_once_in_ten_minutes_and_never_against_its_will() {
     let cause = |by_guest| Some(StopCause { by_guest, words: String::new() });
     let mut stopped = record(1, BoxState::Stopped);
