@@ -27,6 +27,8 @@ mod records;
 mod registry;
 pub mod route;
 pub mod run;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 pub mod size;
 pub mod store;
 pub mod sweep;

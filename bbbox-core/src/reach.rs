@@ -36,6 +36,13 @@ impl Dial for Way {
         let guest = record.guest.as_ref().ok_or_else(|| {
             Error::unavailable(format!("box {} has no guest yet", record.name)).fix("wait until it is made")
         })?;
+        #[cfg(feature = "simulation")]
+        if crate::simulation::is(crate::simulation::Bug::ReachStarts)
+            && let backend = self.world.backend_of(&record)?
+            && let Some(switch) = backend.switch()
+        {
+            switch.start(guest).await?;
+        }
         Ok(self.world.backend_of(&record)?.reach(guest).await?.command)
     }
 

@@ -39,6 +39,7 @@ mod report;
 mod runner;
 pub mod sim;
 mod subject;
+pub mod world;
 
 pub use ability::Abilities;
 pub use case::{Body, Case, Cost, Stop, Verdict};

@@ -6,6 +6,7 @@ mod backends;
 mod crash;
 mod log;
 mod print;
+mod simulate;
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -27,6 +28,8 @@ enum Verb {
     Run(Run),
     /// Dies at every crash point of every operation, restarts, and checks what must hold.
     Crash(crash::Crash),
+    /// Plays the simulated world from seeds and checks what must hold.
+    Sim(simulate::Simulate),
     /// One run that may die; `crash` starts it.
     #[command(hide = true)]
     CrashChild(crash::Child),
@@ -47,6 +50,10 @@ struct Run {
 
 fn main() -> ExitCode {
     let Command { verb } = Command::parse();
+    // It makes runtimes of its own, whose clocks stand still.
+    if let Verb::Sim(simulate) = verb {
+        return simulate.run();
+    }
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -57,6 +64,7 @@ fn main() -> ExitCode {
     runtime.block_on(async {
         match verb {
             Verb::Run(run) => self::run(run).await,
+            Verb::Sim(_) => ExitCode::SUCCESS,
             Verb::Crash(crash) => crash.run().await,
             Verb::CrashChild(child) => match child.run().await {
                 Ok(()) => ExitCode::SUCCESS,

@@ -40,3 +40,13 @@ pub(crate) fn table(report: &Report) {
 pub(crate) fn problem(words: &str) {
     put(stderr(), &format!("{words}\n"));
 }
+
+/// A line for people who want it on stdout.
+pub(crate) fn text(words: &str) {
+    put(stdout(), &format!("{words}\n"));
+}
+
+/// A value as a program reads it.
+pub(crate) fn value(value: &serde_json::Value) {
+    json(value);
+}

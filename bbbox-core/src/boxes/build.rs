@@ -28,6 +28,7 @@ enum Data {
     /// Nowhere: it ends with the value.
     Memory,
     /// In a store that is open already.
+    #[cfg(feature = "simulation")]
     Open(Arc<Store>),
 }
 
@@ -74,10 +75,11 @@ impl Builder {
         self
     }
 
-    /// Keeps everything in a store that is open already, such as one in memory that is to outlive the value.
+    /// Keeps everything in a store in memory that outlives the value.
+    #[cfg(feature = "simulation")]
     #[must_use]
-    pub fn store(mut self, store: Arc<Store>) -> Self {
-        self.data = Data::Open(store);
+    pub fn memory(mut self, memory: &crate::simulation::Memory) -> Self {
+        self.data = Data::Open(Arc::clone(&memory.0));
         self
     }
 
@@ -164,6 +166,7 @@ impl Builder {
     pub fn open(self) -> Result<Boxes> {
         let store = match &self.data {
             Data::Memory => Arc::new(Store::memory()?),
+            #[cfg(feature = "simulation")]
             Data::Open(store) => Arc::clone(store),
             Data::Folder(folder) => {
                 let own = Access::Own { command: &self.command };
@@ -189,7 +192,9 @@ impl Builder {
                 Error::failed(format!("could not find the folder {}", folder.display())).because(e)
             })?,
             // Below the machine's folder for passing things: there is no data folder to outlive.
-            Data::Memory | Data::Open(_) => std::env::temp_dir().join(format!("bb-box-{install}")),
+            #[cfg(feature = "simulation")]
+            Data::Open(_) => std::env::temp_dir().join(format!("bb-box-{install}")),
+            Data::Memory => std::env::temp_dir().join(format!("bb-box-{install}")),
         };
         let settings = SettingsInUse {
             drivers: self.drivers,

@@ -55,6 +55,13 @@ impl Journal {
         begin: Begin,
         also: impl FnOnce(&Connection, &OperationId) -> Result<T>,
     ) -> Result<Begun<T>> {
+        #[cfg(feature = "simulation")]
+        let begin = match begin.request {
+            Some(_) if crate::simulation::is(crate::simulation::Bug::RequestTwice) => {
+                Begin { request: None, ..begin }
+            }
+            _ => begin,
+        };
         let inner = &self.inner;
         if inner.closing.is_cancelled() {
             return Err(closing());

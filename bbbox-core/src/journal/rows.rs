@@ -193,11 +193,19 @@ pub(super) fn cancel_asked(tx: &Connection, n: i64) -> Result<bool> {
 
 /// Whether the operation can only go forward.
 pub(super) fn bound(tx: &Connection, n: i64) -> Result<bool> {
+    #[cfg(feature = "simulation")]
+    if crate::simulation::is(crate::simulation::Bug::LateCancel) {
+        return Ok(false);
+    }
     Ok(tx.prepare_cached(&format!("SELECT {BOUND}"))?.query_row([n], |r| r.get(0))?)
 }
 
 /// Whether something of a failed operation is or may be left.
 pub(super) fn left_over(tx: &Connection, n: i64) -> Result<bool> {
+    #[cfg(feature = "simulation")]
+    if crate::simulation::is(crate::simulation::Bug::LateCancel) {
+        return Ok(false);
+    }
     let sql =
         format!("SELECT {BOUND} OR EXISTS(SELECT 1 FROM undos WHERE operation = ?1 AND state = 'stuck')");
     Ok(tx.prepare_cached(&sql)?.query_row([n], |r| r.get(0))?)

@@ -187,6 +187,10 @@ async fn make(cx: &Context, world: &Arc<World>, args: &Acquire, placement: &Plac
 pub(super) async fn release_guest(world: &World, box_id: &BoxId) -> Result<()> {
     let Some(record) = world.find(box_id)? else { return Ok(()) };
     let Some(guest) = &record.guest else { return Ok(()) };
+    #[cfg(feature = "simulation")]
+    if crate::simulation::is(crate::simulation::Bug::NothingUndone) {
+        return Ok(());
+    }
     world.runners.close(box_id);
     world.backend_of(&record)?.release(guest, &release::Quiet).await.map(drop)
 }

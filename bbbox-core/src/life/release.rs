@@ -116,6 +116,12 @@ async fn give_back(world: &World, box_id: &BoxId, at: Attempt, again: bool) -> R
     // Without a claim nothing was made: a claim comes first.
     let Some(guest) = &record.guest else { return Ok(()) };
     let backend = world.backend_of(&record)?;
+    #[cfg(feature = "simulation")]
+    if crate::simulation::is(crate::simulation::Bug::OneListing)
+        && !backend.held(&guest.install).await?.iter().any(|held| held.owner.box_id == *box_id)
+    {
+        return Ok(());
+    }
     if (again || at.tries > 0) && backend.power(guest).await?.is_none() {
         return Ok(());
     }

@@ -123,7 +123,10 @@ pub(super) fn ended(world: &World, tx: &Connection, ended: &Ended) -> Result<()>
     let Some(error) = &ended.error else { return Ok(()) };
     let words = super::trouble(ended);
     records::change(tx, &args.box_id, |r| {
-        if error.effect_of() == Effect::None {
+        let settled = error.effect_of() == Effect::None;
+        #[cfg(feature = "simulation")]
+        let settled = settled && !crate::simulation::is(crate::simulation::Bug::ReservationKept);
+        if settled {
             r.resize_to = None;
         }
         r.trouble.clone_from(&words);

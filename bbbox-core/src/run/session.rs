@@ -314,6 +314,11 @@ impl Session {
                 // Two asked for it at once: the other launched it, and its end is this one's too.
                 Ok(Outcome::Refused(Refusal::Exists)) => {}
                 Ok(outcome) => return self.settled(&job, &runner, outcome).await,
+                #[cfg(feature = "simulation")]
+                Err(_) if crate::simulation::is(crate::simulation::Bug::GuessedExit) => {
+                    let output = Output::Inline { out: Vec::new(), err: Vec::new() };
+                    return Ok((Status::Exit(crate::transport::Exit::Code(0)), output));
+                }
                 Err(_) => {}
             }
             if tries == TRIES {

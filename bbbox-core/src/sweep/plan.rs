@@ -151,6 +151,12 @@ fn about_box(inventory: &Inventory, record: &BoxRecord, actions: &mut Vec<Action
             }
             // A clock that was set back must not keep a box for ever.
             (Some(true), Some(first)) if first > inventory.now => actions.push(mark(Some(inventory.now))),
+            #[cfg(feature = "simulation")]
+            (Some(true), None) if crate::simulation::is(crate::simulation::Bug::OneAnswer) => {
+                let why = "its thread ended".to_owned();
+                actions.push(Action::Release { box_id, only: If::Always, why });
+                return;
+            }
             (Some(true), None) => actions.push(mark(Some(inventory.now))),
             (Some(false), Some(_)) => actions.push(mark(None)),
             _ => {}

@@ -68,6 +68,21 @@ fn lints(checkout: &Checkout) -> Vec<String> {
     bare.map(|(path, _)| format!("{path}: does not inherit the workspace's lints")).collect()
 }
 
+/// The faults that can be planted are in the suite alone: whoever asks for the feature is named here.
+fn simulation(checkout: &Checkout) -> Vec<String> {
+    let asks = |manifest: &Table| {
+        let tables =
+            ["dependencies", "build-dependencies"].into_iter().filter_map(|table| manifest.get(table));
+        let used =
+            tables.filter_map(Value::as_table).flat_map(Table::values).filter_map(|of| of.get("features"));
+        let default = manifest.get("features").and_then(|features| features.get("default"));
+        used.chain(default).filter_map(Value::as_array).flatten().any(|f| f.as_str() == Some("simulation"))
+    };
+    let others = manifests(checkout).into_iter().filter(|(path, _)| *path != "conformance/Cargo.toml");
+    let asking = others.filter(|(_, manifest)| asks(manifest));
+    asking.map(|(path, _)| format!("{path}: only the suite has the simulation")).collect()
+}
+
 /// Rust checks only what it is told to, so each library crate must tell it.
 fn documented(checkout: &Checkout) -> Vec<String> {
     let libraries =
@@ -79,6 +94,11 @@ fn documented(checkout: &Checkout) -> Vec<String> {
 #[test]
 fn dependencies_follow_the_arrows() {
     hold(&arrows(&Checkout::here()));
+}
+
+#[test]
+fn only_the_suite_has_the_simulation() {
+    hold(&simulation(&Checkout::here()));
 }
 
 #[test]
@@ -101,4 +121,6 @@ fn what_breaks_a_rule_about_crates_is_found() {
     assert_eq!(arrows(&checkout).len(), 2);
     assert_eq!(lints(&checkout).len(), 1);
     assert_eq!(documented(&checkout).len(), 1);
+    let product = "[dependencies]\nbbbox = { workspace = true, features = ['simulation'] }";
+    assert_eq!(simulation(&Checkout::of(&[("bbbox-host/Cargo.toml", product)])).len(), 1);
 }

@@ -1,0 +1,42 @@
+//! Runs that once found something, made short: they are played before any seed.
+//!
+//! They are kept whole, as a seed means another run once the way schedules are made changes.
+
+use super::action::Schedule;
+
+macro_rules! run {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../corpus/", $name, ".json")))
+    };
+}
+
+/// What was found, and the run that found it.
+const RUNS: &[(&str, &str)] = &[
+    run!("a-late-guest-of-a-gone-box"),
+    run!("an-acquire-without-its-backend-ends"),
+    run!("the-log-of-a-gone-box-has-its-end"),
+];
+
+/// Every run of the corpus, by what it found.
+pub(super) fn corpus() -> Vec<(&'static str, Schedule)> {
+    let parse = |text| serde_json::from_str(text).unwrap_or_else(|e| panic!("a run of the corpus: {e}"));
+    RUNS.iter().map(|(name, text)| (*name, parse(text))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_run_of_the_corpus_can_be_read() {
+        assert_eq!(corpus().len(), RUNS.len());
+    }
+
+    #[test]
+    fn every_run_of_the_corpus_holds() {
+        for (name, schedule) in corpus() {
+            let played = crate::world::run::run(&schedule);
+            assert!(played.problems.is_empty(), "{name}: {:#?}", played.problems);
+        }
+    }
+}

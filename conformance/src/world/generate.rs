@@ -1,0 +1,195 @@
+//! A schedule from a seed: how the world is, what fails how often, who does what.
+
+use super::{
+    action::{Action, Configured, Death, Hand, Schedule, Shape, Step, Weather},
+    chance::Chance,
+    cover::POINTS,
+};
+
+/// How many actors there are; each is of one install and either the person or an agent.
+pub(super) const ACTORS: usize = 4;
+
+/// Draws from one stream.
+struct Draw(Chance);
+
+impl Draw {
+    fn to(&mut self, most: u64) -> u64 {
+        self.0.draw("schedule").0 % most
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.to(n) == 0
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        let n = usize::try_from(self.to(all.len() as u64)).unwrap_or(0);
+        all[n]
+    }
+}
+
+/// The schedule of `seed`.
+pub(super) fn schedule(seed: u64) -> Schedule {
+    let mut draw = Draw(Chance::new(seed ^ 0x005e_ed0f_0a11));
+    let shape = Shape {
+        memory_gib: draw.of(&[4, 6, 8, 16]),
+        hosts: draw.of(&[1, 1, 2]),
+        enforces: draw.one_in(2),
+        lag_ms: draw.of(&[0, 200, 3_000]),
+        make_ms: draw.of(&[50, 1_500, 8_000]),
+        boot_ms: draw.of(&[0, 700, 4_000]),
+        needs_stop: draw.one_in(2),
+        second: draw.one_in(3),
+        upkeep: !draw.one_in(3),
+        threads: 2,
+        installs: if draw.one_in(4) { 2 } else { 1 },
+    };
+    let weather = weather(&mut draw);
+    let mut slots = Slots::default();
+    let count = 20 + draw.to(16);
+    let steps = (0..count).map(|n| step(&mut draw, &shape, &mut slots, n)).collect();
+    let deaths = if draw.one_in(2) { deaths(&mut draw) } else { Vec::new() };
+    Schedule { seed, shape, weather, steps, deaths, mute: Vec::new() }
+}
+
+/// A quarter of the seeds has no faults: then nothing may fail.
+fn weather(draw: &mut Draw) -> Weather {
+    if draw.one_in(4) {
+        return Weather::default();
+    }
+    let mut share = |most: u64| if draw.one_in(2) { 0 } else { draw.to(most) };
+    Weather {
+        refused: share(120),
+        lost: share(120),
+        late: share(80),
+        slow: share(40),
+        broken: share(40),
+        partial: share(400),
+        line: share(400),
+        misreported: share(250),
+    }
+}
+
+fn deaths(draw: &mut Draw) -> Vec<Death> {
+    (0..1 + draw.to(3))
+        .map(|_| Death { at: draw.of(POINTS).to_owned(), nth: draw.of(&[0, 0, 0, 1, 1, 2, 4]) })
+        .collect()
+}
+
+/// Which slots each install has.
+#[derive(Default)]
+struct Slots {
+    of: [Vec<usize>; 2],
+    /// Those of each actor.
+    own: [Vec<usize>; ACTORS],
+    next: usize,
+}
+
+/// The install of an actor: the last one is of the second, where there is one.
+pub(super) fn install_of(actor: usize, installs: u64) -> usize {
+    usize::from(installs == 2 && actor == ACTORS - 1)
+}
+
+fn step(draw: &mut Draw, shape: &Shape, slots: &mut Slots, n: u64) -> Step {
+    let actor = usize::try_from(draw.to(ACTORS as u64)).unwrap_or(0);
+    let pause_ms = draw.of(&[0, 5, 40, 300, 2_000, 9_000, 40_000]);
+    let install = install_of(actor, shape.installs);
+    // An agent sees no other's boxes, and tries all the same now and then.
+    let own = (actor == 1 || actor == 2) && !draw.one_in(12);
+    let known = if own { &slots.own[actor] } else { &slots.of[install] };
+    let action = match known.as_slice() {
+        [] => acquire(draw, shape, slots, install, actor),
+        _ if n < 3 && draw.one_in(2) => acquire(draw, shape, slots, install, actor),
+        some => {
+            let slot = draw.of(some);
+            on_slot(draw, shape, slots, (install, actor), slot, n)
+        }
+    };
+    Step { actor, pause_ms, action }
+}
+
+fn acquire(draw: &mut Draw, shape: &Shape, slots: &mut Slots, install: usize, actor: usize) -> Action {
+    let slot = slots.next;
+    slots.next += 1;
+    slots.of[install].push(slot);
+    slots.own[actor].push(slot);
+    let on = draw
+        .one_in(5)
+        .then(|| draw.of(&["alpha", if shape.hosts > 1 { "host0" } else { "alpha" }]).to_owned());
+    Action::Acquire { slot, memory_gib: draw.of(&[2, 2, 3, 4]), on, waits: !draw.one_in(3) }
+}
+
+fn on_slot(
+    draw: &mut Draw,
+    shape: &Shape,
+    slots: &mut Slots,
+    (install, actor): (usize, usize),
+    slot: usize,
+    n: u64,
+) -> Action {
+    let force = draw.one_in(2);
+    let thread = draw.to(shape.threads);
+    let memory_gib = draw.of(&[2, 3, 4]);
+    match draw.to(100) {
+        0..=12 => acquire(draw, shape, slots, install, actor),
+        13..=16 => Action::Again { slot },
+        17..=20 => Action::Cancel { slot },
+        21..=30 => Action::Run { slot, script: script(draw, n) },
+        31..=35 => Action::Launch { slot, script: script(draw, n) },
+        36..=41 => Action::Wait { slot },
+        42..=44 => Action::Look { slot },
+        45..=46 => Action::Signal { slot },
+        47..=51 => Action::Start { slot },
+        52..=58 => Action::Stop { slot, force },
+        59..=63 => Action::Resize { slot, memory_gib },
+        64..=66 => Action::Rename { slot, name: format!("name-{}", draw.to(3)) },
+        67 => Action::HandTo { slot, thread: draw.one_in(2).then_some(thread) },
+        68..=73 => Action::Release { slot, force },
+        74..=76 => Action::Forget { slot },
+        77 => Action::Check { slot },
+        78 => Action::List,
+        79..=82 => Action::Sweep,
+        83..=84 => Action::Configure {
+            backend: draw.to(2),
+            to: draw.of(&[Configured::On, Configured::Off, Configured::Out]),
+        },
+        85 => Action::Restart,
+        86 => Action::Die,
+        87 if draw.one_in(2) => Action::LoseStore,
+        87..=88 => Action::FillStore { ms: draw.of(&[100, 4_000, 60_000]) },
+        89 => Action::JumpClock { ms: draw.of(&[-3_600_000, -20_000, 100_000, 900_000]) },
+        90..=91 => Action::GuestEnds { slot, by_guest: force },
+        92..=94 => Action::ByHand {
+            slot,
+            deed: draw.of(&[
+                Hand::Delete,
+                Hand::Delete,
+                Hand::Copy,
+                Hand::Copy,
+                Hand::Stop,
+                Hand::Start,
+                Hand::Rename,
+            ]),
+        },
+        95 => Action::HostDown {
+            backend: draw.to(2),
+            host: draw.to(2),
+            ms: draw.of(&[2_000, 30_000, 200_000]),
+            crash: draw.one_in(2),
+        },
+        96..=97 => Action::ThreadEnds { thread },
+        98 => Action::ThreadWorks { thread, works: !draw.one_in(3) },
+        _ => Action::CutLines,
+    }
+}
+
+fn script(draw: &mut Draw, n: u64) -> String {
+    let token = format!("token{n}");
+    match draw.to(6) {
+        0 => format!("echo {token}"),
+        1 => format!("sleep 2;echo {token}"),
+        2 => format!("sleep 0.3;echo {token} >&2;exit 3"),
+        3 => format!("sleep 45;echo {token}"),
+        4 => format!("echo {token};head -c 5000 /dev/zero | tr '\\0' x"),
+        _ => format!("sleep 400;echo {token};kill -9 $$"),
+    }
+}

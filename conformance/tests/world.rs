@@ -1,0 +1,48 @@
+//! The simulated world: the same seed is the same run, seeds hold, and planted faults are found.
+
+use std::process::Command;
+
+use conformance::world::{Amount, hunt, planted, play, swarm};
+
+/// Within how many seeds a planted fault must be found here; the command allows more.
+const WITHIN: u64 = 2_000;
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for seed in 0..10 {
+        let (first, second) = (play(seed).trace, play(seed).trace);
+        let differs = first.iter().zip(&second).find(|(a, b)| a != b);
+        assert_eq!(differs, None, "seed {seed}");
+        assert_eq!(first.len(), second.len(), "seed {seed}");
+    }
+}
+
+#[test]
+fn another_process_plays_the_same_run() {
+    for seed in [3, 11] {
+        let said = Command::new(env!("CARGO_BIN_EXE_conformance"))
+            .args(["sim", "--seed", &seed.to_string()])
+            .output()
+            .expect("the command of this package runs");
+        let said = String::from_utf8(said.stdout).expect("a trace is text");
+        let here = play(seed);
+        let here: Vec<String> = here.trace.into_iter().chain(here.problems).collect();
+        assert_eq!(said.lines().collect::<Vec<_>>(), here, "seed {seed}");
+    }
+}
+
+#[test]
+fn some_hundred_seeds_hold() {
+    let swarm = swarm(Amount::Seeds(100), |_| {});
+    assert!(swarm.failures.is_empty(), "{:#?}", swarm.failures);
+}
+
+#[test]
+fn every_planted_fault_is_found() {
+    let missed: Vec<_> = planted()
+        .iter()
+        .map(|(name, fault)| hunt(name, *fault, WITHIN))
+        .filter(|caught| caught.seed.is_none())
+        .collect();
+    assert!(missed.is_empty(), "not found: {missed:#?}");
+}
