@@ -220,10 +220,9 @@ impl Session {
                 Ok(Some(Exit::Code(0))) => return Ok(()),
                 Ok(Some(Exit::Code(3))) => return Err(no_such(job)),
                 Ok(Some(Exit::Code(4))) => return Err(lost(job)),
+                Err(error) if error.kind() != crate::ErrorKind::Unavailable => return Err(error),
                 Ok(_) | Err(_) if *at != before => tries = 0,
-                Err(error) if tries >= TRIES || error.kind() != crate::ErrorKind::Unavailable => {
-                    return Err(error);
-                }
+                Err(error) if tries >= TRIES => return Err(error),
                 Ok(_) if tries >= TRIES => {
                     return Err(Error::unavailable("the stream of the job's output breaks each time")
                         .fix("read its output by offset")
@@ -269,7 +268,8 @@ impl Session {
             ended = streams => ended,
             () = contact => Ok(None),
         };
-        drop(stdin);
+        // What is left unread must not hold up the end of the process that writes it.
+        drop((stdin, stdout, stderr));
         if !matches!(ended, Ok(Some(_))) {
             let _ = kill.await;
         }

@@ -53,7 +53,9 @@ impl<'a> End<'a> {
         let name = colon.and_then(|at| std::str::from_utf8(&bytes[..at]).ok());
         match (name, colon) {
             (Some(name), Some(at)) if BoxName::parse(name).is_ok() || BoxId::parse(name).is_ok() => {
-                Self::In { name, path: &bytes[at + 1..] }
+                let path = &bytes[at + 1..];
+                // Nothing after the colon is the home folder, as it is for scp.
+                Self::In { name, path: if path.is_empty() { b"." } else { path } }
             }
             _ => Self::Here(Path::new(word)),
         }

@@ -19,6 +19,8 @@ fn a_file_and_a_folder_go_in_and_come_back() {
     assert_eq!(std::fs::read(path("back/$x\n'\"é")).unwrap(), bytes);
     assert!(std::fs::read(path("back/empty")).unwrap().is_empty());
     assert_eq!(folder.ok(&["copy", "dev:in/empty", &path("one")]), "1 file, 0 B\n");
+    folder.ok(&["copy", &path("one"), "dev:"]);
+    assert_eq!(folder.ok(&["run", "dev", "--", "ls"]), "in\none\n", "nothing after the colon is the home");
 }
 
 #[test]

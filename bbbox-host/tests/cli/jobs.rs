@@ -104,6 +104,17 @@ fn a_terminate_reaches_the_command() {
 }
 
 #[test]
+fn much_output_that_nobody_reads_holds_up_nothing() {
+    let folder = Folder::with_box();
+    let words = ["run", "dev", "--", "sh", "-c", "yes | head -c 30000000"];
+    let mut child = folder.spawn(&words, Stdio::null());
+    let mut some = [0; 2];
+    child.stdout.take().unwrap().read_exact(&mut some).unwrap();
+    let said = Said::from(child.wait_with_output().unwrap());
+    assert_eq!((said.code, said.err.as_str()), (141, ""));
+}
+
+#[test]
 fn a_command_whose_reader_went_is_told_and_nothing_is_said_about_it() {
     let folder = Folder::with_box();
     let mut child = folder.spawn(&["run", "dev", "--", "yes", "gone-reader"], Stdio::null());
