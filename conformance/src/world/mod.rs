@@ -1,7 +1,7 @@
 //! The simulated world: the whole core on a clock that stands still, over providers, boxes, threads and people that
 //! are models, from a seed.
 //!
-//! [`World`] is what outlives the process: time, chance, providers with their guests, threads, the stores, and what
+//! `World` is what outlives the process: time, chance, providers with their guests, threads, the stores, and what
 //! each caller was told. A process is a runtime; its death is the end of that runtime, wherever it was. Nothing here
 //! knows how an operation works: an oracle compares what callers were told, and what is at the providers, with what
 //! bb-box promises. `run` plays a seed, `shrink` makes a failing one shorter, `cover` counts what was met.
