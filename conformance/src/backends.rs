@@ -1,6 +1,6 @@
 //! The backends of this workspace as subjects.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use bbbox::{
@@ -119,6 +119,29 @@ impl Subject for Containers {
         }
         Ok(())
     }
+
+    async fn twin(&self, guest: &Guest) -> Result<Option<Guest>> {
+        // Marked as a person's copy is, to which a commit passes labels on, and without an image that it would leave.
+        let told = docker(&["inspect", "--format", "{{json .Config.Labels}}", &guest.reference]).await?;
+        let labels: BTreeMap<String, String> = serde_json::from_str(&told)
+            .map_err(|e| Error::failed(format!("could not read labels from {told:?}")).because(e))?;
+        let image = docker(&["inspect", "--format", "{{.Image}}", &guest.reference]).await?;
+        let mut run = vec!["run".to_owned(), "--detach".to_owned()];
+        run.extend(labels.into_iter().map(|(key, value)| format!("--label={key}={value}")));
+        run.extend([image.as_str(), "sleep", "600"].map(str::to_owned));
+        let run: Vec<_> = run.iter().map(String::as_str).collect();
+        Ok(Some(Guest { reference: docker(&run).await?, ..guest.clone() }))
+    }
+}
+
+/// Runs the engine's own client, and returns what it said.
+async fn docker(words: &[&str]) -> Result<String> {
+    let failed = || Error::failed(format!("`docker {}` did not do it", words.join(" ")));
+    let ran = Command::new("docker").args(words).output().await.map_err(|e| failed().because(e))?;
+    if ran.status.success() {
+        return Ok(String::from_utf8_lossy(&ran.stdout).trim().to_owned());
+    }
+    Err(failed().because_of(String::from_utf8_lossy(&ran.stderr).trim().to_owned()))
 }
 
 /// A build's output goes with the logs.
@@ -144,6 +167,10 @@ impl Subject for Simulated {
 
     async fn crash(&self, guest: &Guest) -> Result<bool> {
         Ok(self.0.crash(guest))
+    }
+
+    async fn twin(&self, guest: &Guest) -> Result<Option<Guest>> {
+        self.0.twin(guest)
     }
 
     fn boxes_at_once(&self) -> u32 {

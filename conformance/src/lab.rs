@@ -167,6 +167,14 @@ impl Lab {
         Err(Stop::Skipped("nothing here ends its guests as a fault of their host would".to_owned()))
     }
 
+    /// Makes a second guest of the same box behind the backend's back. It is released when the case is over.
+    pub(crate) async fn twin(&self, guest: &Guest) -> Verdict<Guest> {
+        let made = self.0.subject.twin(guest).await?;
+        let twin = made.ok_or_else(|| Stop::Skipped("a box cannot have a second guest here".to_owned()))?;
+        self.keep(&twin);
+        Ok(twin)
+    }
+
     /// An order for a box that there has never been.
     pub(crate) fn order(&self) -> Verdict<Order> {
         self.order_of(self.install())

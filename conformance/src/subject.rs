@@ -40,6 +40,16 @@ pub trait Subject: Send + Sync {
         Ok(false)
     }
 
+    /// Makes another guest that bears the box's marks as `guest` does, with the provider's own means and behind the
+    /// backend's back, as a person who copies a guest does. `None` where there can be no such guest.
+    ///
+    /// # Errors
+    /// When it was tried and failed.
+    async fn twin(&self, guest: &Guest) -> Result<Option<Guest>> {
+        let _ = guest;
+        Ok(None)
+    }
+
     /// How many boxes there may be at once.
     fn boxes_at_once(&self) -> u32 {
         4

@@ -20,9 +20,13 @@ use conformance::{
 
 struct Simulated(Arc<Provider>);
 
+#[async_trait]
 impl Subject for Simulated {
     fn backend(&self) -> Result<Arc<dyn Backend>> {
         Ok(self.0.backend())
+    }
+    async fn twin(&self, guest: &Guest) -> Result<Option<Guest>> {
+        self.0.twin(guest)
     }
 }
 
@@ -48,6 +52,10 @@ enum Lie {
     AlwaysRuns,
     /// It counts nobody's guests.
     CountsNothing,
+    /// It releases every guest of the box that the guest is of.
+    ReleasesWholeBoxes,
+    /// It finds no guest but the first that a box has.
+    ReleasesFirst,
 }
 
 struct Liar(Arc<dyn Backend>, Lie);
@@ -96,6 +104,16 @@ impl Backend for Liar {
     async fn release(&self, guest: &Guest, hooks: &dyn ReleaseHooks) -> Result<Released> {
         match self.1 {
             Lie::KeepsGuests => Ok(Released::Removed),
+            Lie::ReleasesWholeBoxes | Lie::ReleasesFirst => {
+                let held = self.0.held(&guest.install).await?;
+                let of_box = held.iter().filter(|held| held.owner.box_id == guest.box_id);
+                let most = if matches!(self.1, Lie::ReleasesFirst) { 1 } else { usize::MAX };
+                let mut released = Released::AlreadyGone;
+                for held in of_box.take(most) {
+                    released = self.0.release(&held.guest, hooks).await?;
+                }
+                Ok(released)
+            }
             _ => self.0.release(guest, hooks).await,
         }
     }
@@ -128,9 +146,13 @@ impl Backend for Liar {
 
 struct Lying(Arc<Provider>, Lie, &'static [Known]);
 
+#[async_trait]
 impl Subject for Lying {
     fn backend(&self) -> Result<Arc<dyn Backend>> {
         Ok(Arc::new(Liar(self.0.backend(), self.1)))
+    }
+    async fn twin(&self, guest: &Guest) -> Result<Option<Guest>> {
+        self.0.twin(guest)
     }
     fn known(&self) -> &[Known] {
         self.2
@@ -162,6 +184,8 @@ async fn each_broken_promise_is_found() {
         (Lie::KeepsGuests, "release-is-confirmed"),
         (Lie::AlwaysRuns, "power-is-what-the-provider-says-now"),
         (Lie::CountsNothing, "capacity-counts-every-installs-guests"),
+        (Lie::ReleasesWholeBoxes, "a-second-guest-of-a-box-is-released"),
+        (Lie::ReleasesFirst, "a-second-guest-of-a-box-is-released"),
     ] {
         let report = with(lie, case, &[]).await;
         assert_eq!(outcome(&report, case), Outcome::Failed, "{report}");

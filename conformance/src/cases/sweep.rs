@@ -318,23 +318,25 @@ async fn two_installs(lab: Lab) -> Verdict {
 async fn second_guest(lab: Lab) -> Verdict {
     let home = Home::new(&lab)?;
     let handle = home.acquire().await?;
-    let record = handle.record()?;
-    // Somebody made another guest in this box's name, as a crash between two programs can.
-    let mut order = lab.order()?;
-    order.owner = record.owner(lab.install());
+    out(&handle, "echo work >work").await?;
     let mine = guest_of(&handle)?;
-    let made = lab.backend().acquire(&order, &lab.hooks()).await;
-    if let Ok(second) = &made
-        && second.reference != mine.reference
-    {
-        home.sweep().await?;
-        ensure_eq!(lab.backend().power(second).await?, None, "the second guest after a sweep");
-    }
+    // Somebody made another guest in this box's name.
+    let second = match lab.twin(&mine).await {
+        Ok(second) => second,
+        Err(stop) => {
+            handle.release(true).await?;
+            return Err(stop);
+        }
+    };
+    ensure_eq!(lab.held_of(handle.id()).await?.len(), 2, "how many guests the box has before a sweep");
+    home.sweep().await?;
+    ensure_eq!(lab.backend().power(&second).await?, None, "the second guest after a sweep");
+    ensure_eq!(lab.backend().power(&mine).await?, Some(Power::Running), "the box's own guest after it");
     home.is_quiet().await?;
-    ensure_eq!(lab.held_of(handle.id()).await?.len(), 1, "how many guests the box has");
-    ensure_eq!(out(&handle, "echo here").await?, "here", "the box's own guest");
+    ensure_eq!(guest_of(&handle)?.reference, mine.reference, "which guest the box has");
+    ensure_eq!(out(&handle, "cat work").await?, "work", "the file in the box's own guest");
     handle.release(false).await?;
-    Ok(())
+    home.is_quiet().await
 }
 
 async fn ended_twice(lab: Lab) -> Verdict {

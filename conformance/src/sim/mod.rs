@@ -124,6 +124,25 @@ impl Provider {
             .is_some()
     }
 
+    /// Makes another guest with the same owner, as a person who copies a guest does; `None` when it is not there.
+    ///
+    /// # Errors
+    /// `NoCapacity` when there is no room for it, `Failed` when this machine has none for its files.
+    pub fn twin(&self, guest: &Guest) -> Result<Option<Guest>> {
+        let mut state = self.state();
+        let Some(machine) = owned(&mut state, guest).cloned() else { return Ok(None) };
+        state.fits(&self.shape, &machine.size)?;
+        state.made += 1;
+        let twin = Machine { birth: state.made, ..machine };
+        std::fs::create_dir(self.home(&twin))
+            .map_err(|e| Error::failed("could not make a guest's home").because(e))?;
+        let reference = state.lowest_free();
+        let made = handle(reference, &twin);
+        state.guests.insert(reference, twin);
+        state.note_most();
+        Ok(Some(made))
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
