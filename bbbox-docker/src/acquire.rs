@@ -76,7 +76,7 @@ impl Inner {
                     hooks.timing("container started", started);
                     hooks.timing("box ready", ready);
                     self.granted(seen).await?;
-                    return Ok(map::guest(&container, &order.owner, None));
+                    return Ok(map::guest(&container, &order.owner));
                 }
                 Started::Refused(words) => {
                     self.engine.remove(&container.id).await?;

@@ -17,6 +17,7 @@ use bbbox_core::{
     guest::{Guest, Held, Power},
     id::{BackendId, InstallId, KindId},
     kind::{Arch, Capabilities, Feature, standard},
+    size::Size,
 };
 use bollard::models::SystemInfo;
 
@@ -187,6 +188,16 @@ impl Inner {
         Ok(map::newest_notes(self.engine.volumes(labels).await?.into_iter().map(|(_, labels)| labels)))
     }
 
+    /// A box's size, as its newest note says it, else its labels, else the engine; the engine first where the note
+    /// says that a resize is under way or was cut off.
+    async fn size_of(&self, container: &Container, note: Option<&Labels>) -> Result<Option<Size>> {
+        let said = note.and_then(map::size).or_else(|| map::size(&container.labels));
+        if said.is_some() && note.is_none_or(|note| !note.contains_key(map::RESIZING)) {
+            return Ok(said);
+        }
+        Ok(self.engine.inspect(&container.id).await?.and_then(|found| found.size).or(said))
+    }
+
     /// What every install's boxes take of the engine, and which of them are `install`'s.
     async fn room(&self, kind: &KindId, install: &InstallId) -> Result<HostRoom> {
         let image = self.config.image(kind.as_str());
@@ -205,15 +216,7 @@ impl Inner {
         let mut counted = BTreeMap::new();
         for container in &boxes {
             let id = container.labels.get(map::BOX).cloned().unwrap_or_default();
-            let said = notes.get(&id).and_then(map::size).or_else(|| map::size(&container.labels));
-            let size = match said {
-                Some(size) => size,
-                // What no label says, the engine knows.
-                None => match self.engine.inspect(&container.id).await?.and_then(|found| found.size) {
-                    Some(size) => size,
-                    None => continue,
-                },
-            };
+            let Some(size) = self.size_of(container, notes.get(&id)).await? else { continue };
             let running = matches!(container.phase, Phase::Running | Phase::Between);
             memory.used += LimitName::Memory.need(&size, running);
             if let Some(id) = map::box_of(&container.labels, install) {
@@ -281,19 +284,21 @@ impl Backend for Docker {
     async fn held(&self, install: &InstallId) -> Result<Vec<Held>> {
         let mine = || vec![format!("{}={install}", map::INSTALL), format!("{}={}", map::BACKEND, self.0.id)];
         let (boxes, notes) = tokio::try_join!(self.0.engine.list(mine()), self.0.notes(mine()))?;
-        let held = boxes.iter().filter_map(|container| {
+        let mut held = Vec::new();
+        for mut container in boxes {
             let Some(recorded) = map::owner(&container.labels) else {
                 tracing::warn!(
                     container = %container.id, labels = ?container.labels,
                     "a container of this install is no box: its labels cannot be read; remove it if nobody needs it"
                 );
-                return None;
+                continue;
             };
             let note = notes.get(recorded.box_id.as_str());
+            container.size = self.0.size_of(&container, note).await?;
             let owner = note.and_then(map::owner).unwrap_or(recorded);
-            Some(Held { guest: map::guest(container, &owner, note), owner })
-        });
-        Ok(held.collect())
+            held.push(Held { guest: map::guest(&container, &owner), owner });
+        }
+        Ok(held)
     }
 
     async fn as_offered(&self, guest: &Guest) -> Result<Option<bool>> {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bbbox_core::{
     Error, Result,
     backend::{Relabel, Resize, Switch, Switched, Upkeep},
-    error::ErrorKind,
+    error::{Effect, ErrorKind},
     guest::{Guest, Owner, StopCause},
     id::InstallId,
     size::Size,
@@ -64,6 +64,10 @@ impl Resize for Docker {
         let mut container = self.0.need(guest).await?;
         let recorded = self.0.recorded(guest, &container).await?;
         if container.size != Some(*size) {
+            // Noted first: what is counted is true from here on, wherever this is cut off.
+            let underway = Note { owner: &recorded, size, resizing: true };
+            let noted = self.0.write_note(guest, &container, &underway).await;
+            noted.map_err(|error| error.effect(Effect::None))?;
             let (nano_cpus, memory) = map::limits(size);
             let body = ContainerUpdateBody {
                 nano_cpus: Some(nano_cpus),
@@ -74,8 +78,10 @@ impl Resize for Docker {
             self.0.engine.update(&container.id, body).await.map_err(|error| too_small(error, size))?;
             container.size = Some(*size);
         }
-        self.0.write_note(guest, &container, &recorded, size).await?;
-        Ok(map::guest(&container, &recorded, None))
+        let over = Note { owner: &recorded, size, resizing: false };
+        let noted = self.0.write_note(guest, &container, &over).await;
+        noted.map_err(|error| error.effect(Effect::Applied))?;
+        Ok(map::guest(&container, &recorded))
     }
 
     fn needs_stop(&self) -> bool {
@@ -98,8 +104,8 @@ impl Relabel for Docker {
     async fn relabel(&self, guest: &Guest, owner: &Owner) -> Result<Guest> {
         let container = self.0.need(guest).await?;
         let size = container.size.or_else(|| map::size(&container.labels)).unwrap_or(guest.size);
-        self.0.write_note(guest, &container, owner, &size).await?;
-        Ok(map::guest(&container, owner, None))
+        self.0.write_note(guest, &container, &Note { owner, size: &size, resizing: false }).await?;
+        Ok(map::guest(&container, owner))
     }
 }
 
@@ -125,6 +131,23 @@ fn box_of(container: &Container) -> Option<String> {
     container.labels.get(map::BOX).cloned()
 }
 
+/// What is to be noted of a box.
+struct Note<'a> {
+    owner: &'a Owner,
+    size: &'a Size,
+    /// Whether the engine is about to be told the size.
+    resizing: bool,
+}
+
+impl Note<'_> {
+    /// Whether `labels` say the same.
+    fn is(&self, labels: &Labels) -> bool {
+        map::owner(labels).as_ref() == Some(self.owner)
+            && map::size(labels).as_ref() == Some(self.size)
+            && labels.contains_key(map::RESIZING) == self.resizing
+    }
+}
+
 impl Inner {
     /// The owner as it stands at the engine now.
     async fn recorded(&self, guest: &Guest, container: &Container) -> Result<Owner> {
@@ -135,16 +158,13 @@ impl Inner {
         })
     }
 
-    /// Notes `owner` and `size` as what holds now. Labels cannot be changed, so a note of the next generation is
+    /// Notes what holds now. Labels cannot be changed, so a note of the next generation is
     /// made first and the older ones go after it: whenever this is cut off, one of them holds.
-    async fn write_note(
-        &self,
-        guest: &Guest,
-        container: &Container,
-        owner: &Owner,
-        size: &Size,
-    ) -> Result<()> {
-        let mut wanted = map::owner_labels(&self.id, owner, size);
+    async fn write_note(&self, guest: &Guest, container: &Container, note: &Note<'_>) -> Result<()> {
+        let mut wanted = map::owner_labels(&self.id, note.owner, note.size);
+        if note.resizing {
+            wanted.insert(map::RESIZING.to_owned(), "yes".to_owned());
+        }
         let notes: Vec<(String, Labels)> = self
             .engine
             .volumes(of_box(guest))
@@ -153,14 +173,7 @@ impl Inner {
             .filter(|(_, labels)| map::generation(labels).is_some())
             .collect();
         let newest = notes.iter().max_by_key(|(_, labels)| map::generation(labels));
-        let as_made = map::owner(&container.labels).as_ref() == Some(owner)
-            && map::size(&container.labels).as_ref() == Some(size);
-        let says_so = match newest {
-            Some((_, labels)) => {
-                map::owner(labels).as_ref() == Some(owner) && map::size(labels).as_ref() == Some(size)
-            }
-            None => as_made,
-        };
+        let says_so = note.is(newest.map_or(&container.labels, |(_, labels)| labels));
         let keep = if says_so {
             newest.map(|(name, _)| name.clone())
         } else {

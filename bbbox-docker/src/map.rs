@@ -35,6 +35,9 @@ pub(crate) const MEMORY: &str = "bb-box.memory-mib";
 pub(crate) const DOCKER_INSIDE: &str = "bb-box.docker-inside";
 pub(crate) const NOTE: &str = "bb-box.note";
 
+/// On a note from before a resize until it is over: meanwhile only the engine knows the size.
+pub(crate) const RESIZING: &str = "bb-box.resizing";
+
 /// On containers that are there for a moment: when they were made.
 pub(crate) const TRIAL: &str = "bb-box.trial";
 
@@ -141,7 +144,7 @@ pub(crate) struct Container {
     pub(crate) labels: Labels,
     pub(crate) image: String,
     pub(crate) phase: Phase,
-    /// The size it is held to; `None` when it was listed, not inspected.
+    /// The size it is held to; `None` when it was listed and not asked for.
     pub(crate) size: Option<Size>,
     /// How it ended, if it did: the code, the engine's own error, and whether memory ran out.
     pub(crate) ended: Option<Ended>,
@@ -223,10 +226,10 @@ pub(crate) fn listed(native: ContainerSummary) -> Container {
     }
 }
 
-/// The guest that `container` is, with what a note says in place of its labels where there is one.
-pub(crate) fn guest(container: &Container, owner: &Owner, note: Option<&Labels>) -> Guest {
-    // What the engine holds it to, where it was asked; labels are checked before there is an owner.
-    let size = container.size.or_else(|| note.and_then(size)).or_else(|| size(&container.labels));
+/// The guest that `container` is.
+pub(crate) fn guest(container: &Container, owner: &Owner) -> Guest {
+    // Labels are checked before there is an owner.
+    let size = container.size.or_else(|| size(&container.labels));
     let mut facts = BTreeMap::from([("isolation".to_owned(), "container".to_owned())]);
     if let Some(build) = container.labels.get(BUILD) {
         facts.insert("image".to_owned(), build.clone());
@@ -303,9 +306,10 @@ mod tests {
         let note = &notes["bxsamplesample"];
         let now = owner(note).unwrap();
         assert_eq!(now.name.as_str(), "renamed");
-        let guest = guest(&container, &now, Some(note));
+        let said = Container { size: size(note), ..container.clone() };
+        let guest = guest(&said, &now);
         assert_eq!(guest.size, Size::new(2, 768));
-        assert_eq!(guest, super::guest(&running(), &now, None), "both ways of asking say the same");
+        assert_eq!(guest, super::guest(&running(), &now), "both ways of asking say the same");
         assert!(container.is(&guest));
         let mut other = guest;
         other.install = InstallId::parse("inotherotherot").unwrap();

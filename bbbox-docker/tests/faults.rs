@@ -3,13 +3,14 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bbbox_core::{
     Effect, ErrorKind,
     backend::{Backend, Switched},
     guest::{Guest, Power},
     id::BackendId,
+    size::Size,
     transport::{Exit, Process},
 };
 use bbbox_docker::{Docker, DockerConfig};
@@ -119,6 +120,65 @@ async fn an_answer_that_is_lost_may_have_happened() {
     order.earlier.tries = 1;
     let error = cut.backend().held(&order.owner.install).await.unwrap_err();
     assert_eq!((error.kind(), error.effect_of()), (ErrorKind::Unavailable, Effect::None), "{error:?}");
+}
+
+/// An engine on which a resize to 4 cores and 1024 MiB finds room for `notes` more notes.
+fn resized(notes: usize) -> Engine {
+    let (made, updated) = (AtomicUsize::new(0), AtomicBool::new(false));
+    Engine::start(move |method, path| match (method, path) {
+        ("POST", "/volumes/create") if made.load(Ordering::SeqCst) < notes => {
+            made.fetch_add(1, Ordering::SeqCst);
+            Some(Reply::Json(
+                201,
+                r#"{"Name":"n","Driver":"local","Mountpoint":"","Labels":{},"Scope":"local","Options":{}}"#
+                    .to_owned(),
+            ))
+        }
+        ("POST", "/volumes/create") => {
+            Some(Reply::Json(500, r#"{"message":"no space left on device"}"#.to_owned()))
+        }
+        ("DELETE", path) if path.starts_with("/volumes/") => Some(Reply::Json(204, String::new())),
+        ("POST", path) if path.ends_with("/update") => {
+            updated.store(true, Ordering::SeqCst);
+            Some(Reply::Json(200, r#"{"Warnings":null}"#.to_owned()))
+        }
+        ("GET", "/volumes") if made.load(Ordering::SeqCst) > 0 => {
+            let mut listing: serde_json::Value =
+                serde_json::from_str(include_str!("../samples/volumes.json")).unwrap();
+            let volumes = listing["Volumes"].as_array_mut().unwrap();
+            let mut note = volumes.last().unwrap().clone();
+            for (key, value) in [("note", "9"), ("resizing", "yes"), ("cores", "4"), ("memory-mib", "1024")] {
+                note["Labels"][format!("bb-box.{key}")] = value.into();
+            }
+            volumes.push(note);
+            Some(Reply::Json(200, listing.to_string()))
+        }
+        ("GET", path) if updated.load(Ordering::SeqCst) && path.contains(&guest().reference) => {
+            let mut container: serde_json::Value =
+                serde_json::from_str(include_str!("../samples/container-running.json")).unwrap();
+            container["HostConfig"]["NanoCpus"] = 4_000_000_000_i64.into();
+            container["HostConfig"]["Memory"] = (1024_i64 << 20).into();
+            Some(Reply::Json(200, container.to_string()))
+        }
+        _ => None,
+    })
+}
+
+#[tokio::test]
+async fn a_resize_that_cannot_be_noted_is_counted_as_it_is() {
+    let (before, after) = (Size::new(2, 768), Size::new(4, 1024));
+    for (notes, effect, size) in [(0, Effect::None, before), (1, Effect::Applied, after)] {
+        let engine = resized(notes);
+        let docker = engine.backend();
+        let error = docker.resize().unwrap().resize(&guest(), &after).await.unwrap_err();
+        assert_eq!(error.effect_of(), effect, "{error:?}");
+        assert!(error.chain().contains("no space left"), "{error:?}");
+        let told = engine.asked("POST /containers/").len();
+        assert_eq!(told, notes, "the engine is told the size only after that was noted");
+        let room = docker.capacity(&kind(), &guest().install).await.unwrap().hosts.remove(0);
+        assert_eq!(room.counted[&guest().box_id].size, size);
+        assert_eq!(docker.held(&guest().install).await.unwrap()[0].guest.size, size);
+    }
 }
 
 #[tokio::test]

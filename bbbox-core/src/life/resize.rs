@@ -107,8 +107,9 @@ async fn give(world: &World, args: &Resize) -> Result<Guest> {
     let Ok(capacity) = backend.capacity(&record.kind, &world.install()).await else { return Err(error) };
     match capacity.hosts.iter().find_map(|host| host.counted.get(&record.id)) {
         Some(counted) if counted.size == args.size => Ok(Guest { size: args.size, ..guest.clone() }),
-        Some(_) => Err(error.effect(Effect::None)),
-        None => Err(error),
+        Some(_) if error.effect_of() == Effect::Unknown => Err(error.effect(Effect::None)),
+        // Where the backend knows that it happened, what it counts may be older.
+        Some(_) | None => Err(error),
     }
 }
 
