@@ -214,14 +214,13 @@ impl Engine {
         }
     }
 
-    /// Every image that has all of `labels`: its ID, whether it has a name, and its labels.
-    pub(crate) async fn images(&self, labels: Vec<String>) -> Result<Vec<(String, bool, Labels)>> {
+    /// The names and the labels of every image that has all of `labels`.
+    pub(crate) async fn images(&self, labels: Vec<String>) -> Result<Vec<(Vec<String>, Labels)>> {
         let filters = HashMap::from([("label", labels)]);
         let options = query::ListImagesOptionsBuilder::new().filters(&filters).build();
         let listed = self.api().await?.list_images(Some(options)).await;
         let listed = listed.map_err(|e| self.fault("could not list images", Call::Reads, e))?;
-        let is_name = |name: &String| !name.starts_with("<none>");
-        Ok(listed.into_iter().map(|i| (i.id, i.repo_tags.iter().any(is_name), i.labels)).collect())
+        Ok(listed.into_iter().map(|image| (image.repo_tags, image.labels)).collect())
     }
 
     /// Gives the image `from` the name `to`, a repository with a tag, too.

@@ -1,7 +1,7 @@
 //! Building the images that boxes come from, on the engine itself.
 //!
 //! A build gets the image's name only after a container of it passed the kind's own check. Boxes keep the image they
-//! were made from, as a container holds it by its ID.
+//! were made from, as a container holds it by its ID. Each build has a name of its own too, and is removed by that.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use bbbox_core::{
     id::KindId,
     size::Size,
 };
-use bollard::{body_full, models::ImageInspect, query_parameters as query};
+use bollard::{body_full, query_parameters as query};
 use futures::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 use tokio_util::sync::CancellationToken;
@@ -43,8 +43,7 @@ impl Images for Docker {
     async fn images(&self) -> Result<Vec<Image>> {
         let kind = self.0.kind().await?;
         let name = self.0.config.image(kind.as_str());
-        let found = self.0.engine.image(&name).await?;
-        Ok(vec![self.0.image(kind, name, found.as_ref(), Timestamp::now())])
+        Ok(vec![self.0.image_now(&kind, &name).await?])
     }
 
     async fn build(
@@ -64,7 +63,9 @@ impl Images for Docker {
 
 impl Inner {
     /// One image as it stands.
-    fn image(&self, kind: KindId, name: String, found: Option<&ImageInspect>, now: Timestamp) -> Image {
+    async fn image_now(&self, kind: &KindId, name: &str) -> Result<Image> {
+        let (found, now) = (self.engine.image(name).await?, Timestamp::now());
+        let found = found.as_ref();
         let label = |key: &str| found.and_then(|i| i.config.as_ref()?.labels.as_ref()?.get(key).cloned());
         let build =
             label(map::BUILD).zip(label(recipe::MADE).and_then(|text| text.parse::<Timestamp>().ok()));
@@ -84,7 +85,7 @@ impl Inner {
             }
             _ => None,
         };
-        Image { kind, name, build, due }
+        Ok(Image { kind: kind.clone(), name: name.to_owned(), build, due })
     }
 
     async fn build(
@@ -97,26 +98,22 @@ impl Inner {
         let base = self.base(cancel, hooks).await?;
         let recipe = recipe::hash(&self.config.image_base);
         let build = Build::new(kind.as_str(), recipe, base, Timestamp::now());
-        let trial_name = trial_image(kind, &build.id);
-        self.build_as(&build, &trial_name, cancel, hooks).await?;
-        let passed = self.try_out(&build, &trial_name, cancel, hooks).await;
+        let own_name = own_name(kind, &build.id);
+        self.build_as(&build, &own_name, cancel, hooks).await?;
+        let passed = self.try_out(&build, &own_name, cancel, hooks).await;
         if let Err(error) = passed {
-            if let Err(left) = self.engine.remove_image(&trial_name).await {
+            if let Err(left) = self.engine.remove_image(&own_name).await {
                 tracing::warn!(?left, "an image that did not pass stays until a later build");
             }
             return Err(error);
         }
         let name = self.config.image(kind.as_str());
-        let before = self.engine.image(&name).await?.filter(is_build).and_then(|image| image.id);
-        self.engine.tag(&trial_name, &name).await?;
-        self.engine.remove_image(&trial_name).await?;
-        let now = self.engine.image(&name).await?;
-        if let Some(before) = before.filter(|id| now.as_ref().and_then(|image| image.id.as_ref()) != Some(id))
-        {
-            // Stays while a box holds it.
-            self.engine.remove_image(&before).await?;
+        let before = self.image_now(kind, &name).await?.build;
+        self.engine.tag(&own_name, &name).await?;
+        if let Some(before) = before {
+            self.drop_builds(kind, |labels| labels.get(map::BUILD) == Some(&before.id)).await?;
         }
-        Ok(self.image(kind.clone(), name, now.as_ref(), Timestamp::now()))
+        self.image_now(kind, &name).await
     }
 
     /// Builds the image under `name`.
@@ -224,8 +221,8 @@ impl Inner {
         self.granted(seen).await
     }
 
-    /// Removes what builds left behind: trials that were cut off, images that got no name, and builds that lost their
-    /// name to a later one and that no box holds any more. What is young may be someone's who is at it.
+    /// Removes what builds left behind: trials that were cut off, and builds that lost the image's name to a later one
+    /// or never got it, and that no box holds any more. What is young may be someone's who is at it.
     pub(crate) async fn sweep_images(&self, kind: &KindId) -> Result<()> {
         let old = |made: Option<&String>| {
             made.and_then(|text| text.parse::<Timestamp>().ok())
@@ -236,23 +233,24 @@ impl Inner {
                 self.engine.remove(&container.id).await?;
             }
         }
+        self.drop_builds(kind, |labels| old(labels.get(recipe::MADE))).await
+    }
+
+    /// Removes the builds whose labels `are` so and that have no name but their own. One that a box holds stays.
+    ///
+    /// Only by that name: labels pass on to a commit of a box and to what is built `FROM` an image, and such an image
+    /// is whoever made it's, with a name or without.
+    async fn drop_builds(&self, kind: &KindId, are: impl Fn(&Labels) -> bool) -> Result<()> {
         let builds = vec![format!("{}={kind}", map::KIND), recipe::MADE.to_owned()];
-        for (id, named, labels) in self.engine.images(builds).await? {
-            // A commit of a box has the box's labels beside the build's, and is whoever made it's to remove.
-            let is_ours = !labels.contains_key(map::BOX) && old(labels.get(recipe::MADE));
-            if let Some(build) = labels.get(map::BUILD).filter(|_| is_ours) {
-                let left = if named { trial_image(kind, build) } else { id };
-                self.engine.remove_image(&left).await?;
+        for (names, labels) in self.engine.images(builds).await? {
+            let Some(build) = labels.get(map::BUILD).filter(|_| are(&labels)) else { continue };
+            let own = own_name(kind, build);
+            if names == [own.as_str()] {
+                self.engine.remove_image(&own).await?;
             }
         }
         Ok(())
     }
-}
-
-/// Whether an image is a build of bb-box's, and neither someone's own nor a copy of a box.
-fn is_build(image: &ImageInspect) -> bool {
-    let labels = image.config.as_ref().and_then(|config| config.labels.as_ref());
-    labels.is_some_and(|labels| labels.contains_key(map::BUILD) && !labels.contains_key(map::BOX))
 }
 
 /// A part of a trial, for as long as it may take.
@@ -263,7 +261,8 @@ async fn within<T>(late: &str, most: Duration, part: impl Future<Output = Result
     })
 }
 
-/// What an image is called until it has passed. What had no name could not be told from others' images.
-fn trial_image(kind: &KindId, build: &str) -> String {
+/// What a build is called for as long as it is there: while it is tried, beside the image's name, and after it lost
+/// that. What has no name cannot be told from others' images.
+fn own_name(kind: &KindId, build: &str) -> String {
     format!("bbbox/{kind}:{}", build.to_ascii_lowercase())
 }

@@ -337,7 +337,7 @@ async fn an_engine_that_grants_nothing_gives_boxes_without_docker() {
 }
 
 #[tokio::test]
-async fn upkeep_removes_old_builds_without_a_name_and_no_other() {
+async fn upkeep_removes_old_builds_by_their_own_names_and_no_other() {
     let image = |id: &str, tags: &str, made: &str| {
         let build = format!("linux-{id}");
         format!(
@@ -347,17 +347,21 @@ async fn upkeep_removes_old_builds_without_a_name_and_no_other() {
     };
     let now = jiff::Timestamp::now().to_string();
     let images = [
-        image("old", r#"["<none>:<none>"]"#, "2026-01-01T00:00:00Z"),
-        image("named", r#"["bbbox/linux:latest"]"#, "2026-01-01T00:00:00Z"),
-        image("young", "null", &now),
+        // A commit of a box, or what a person built from an image: labels are passed on.
+        image("copy", r#"["<none>:<none>"]"#, "2026-01-01T00:00:00Z"),
+        image("rescue", "[]", "2026-01-01T00:00:00Z"),
+        image("theirs", r#"["mine:1"]"#, "2026-01-01T00:00:00Z"),
+        image("current", r#"["bbbox/linux:linux-current","bbbox/linux:latest"]"#, "2026-01-01T00:00:00Z"),
+        image("young", r#"["bbbox/linux:linux-young"]"#, &now),
+        image("held", r#"["bbbox/linux:linux-held"]"#, "2026-01-01T00:00:00Z"),
         image("trial", r#"["bbbox/linux:linux-trial"]"#, "2026-01-01T00:00:00Z"),
     ];
-    let images = format!("[{}]", images.join(",").replace("\"RepoTags\":null", "\"RepoTags\":[]"));
+    let images = format!("[{}]", images.join(","));
     let engine = Engine::start(move |method, path| match (method, path) {
         ("GET", "/images/json") => Some(Reply::Json(200, images.clone())),
         ("GET", "/containers/json") => Some(Reply::Json(200, "[]".to_owned())),
         // One is held by a box: that is not a fault.
-        ("DELETE", "/images/sha256:old") => {
+        ("DELETE", "/images/bbbox/linux:linux-held") => {
             Some(Reply::Json(409, r#"{"message":"conflict: image is being used"}"#.to_owned()))
         }
         ("DELETE", p) if p.starts_with("/images/") => Some(Reply::Json(200, "[]".to_owned())),
@@ -367,7 +371,7 @@ async fn upkeep_removes_old_builds_without_a_name_and_no_other() {
     engine.backend().upkeep().unwrap().maintain(&guest().install).await.unwrap();
     let mut removed = engine.asked("DELETE /images/");
     removed.sort();
-    let expected = ["bbbox/linux:linux-named", "bbbox/linux:linux-trial", "sha256:old"];
+    let expected = ["bbbox/linux:linux-held", "bbbox/linux:linux-trial"];
     assert_eq!(removed, expected.map(|name| format!("DELETE /images/{name} ")));
     // The recorded note is of a box that has no container any more.
     assert_eq!(engine.asked("DELETE /volumes/"), ["DELETE /volumes/bbbox-note-bxsamplesample-2 "]);

@@ -84,15 +84,23 @@ async fn an_image_is_built_tried_and_takes_its_name() {
     let record = sh(&*command, "cat /usr/share/bb-box/image.json").await;
     assert!(record.contains(&build.id), "{record}");
 
-    // Another build takes the name; the box keeps what it was made from.
-    let next = images.build(&kind, &CancellationToken::new(), &hooks).await.unwrap();
-    assert_ne!(next.build.unwrap().id, build.id);
+    // What a person built from the image and gave its name has the build's labels too.
+    let script = format!("printf 'FROM {name}\\nENV MINE=yes\\n' | docker build -q -t {name} -");
+    let theirs = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(theirs.status.success(), "{theirs:?}");
+    let theirs = String::from_utf8_lossy(&theirs.stdout).trim().to_owned();
+
+    // Another build takes the name; the box keeps what it was made from, and the person what they made.
+    let next = images.build(&kind, &CancellationToken::new(), &hooks).await.unwrap().build.unwrap();
+    assert_ne!(next.id, build.id);
+    let api = bollard::Docker::connect_with_unix_defaults().unwrap();
+    assert_eq!(api.inspect_image(&theirs).await.unwrap().repo_tags.unwrap_or_default(), [""; 0]);
     assert_eq!(sh(&*command, "cat /usr/share/bb-box/image.json").await, record);
     docker.release(&guest, &common::Told::default()).await.unwrap();
 
-    let api = bollard::Docker::connect_with_unix_defaults().unwrap();
-    for image in [name.as_str(), guest.data["image_id"].as_str()] {
-        api.remove_image(image, None::<query::RemoveImageOptions>, None).await.unwrap();
+    let own = |build: &str| format!("bbbox/linux:{}", build.to_ascii_lowercase());
+    for image in [theirs, own(&build.id), name, own(&next.id)] {
+        api.remove_image(&image, None::<query::RemoveImageOptions>, None).await.unwrap();
     }
 }
 
