@@ -210,7 +210,8 @@ impl Registry {
     /// the provider itself turned out to be full.
     ///
     /// # Errors
-    /// `NoCapacity` with each candidate's words; `Unavailable` when none of them answered.
+    /// `NoCapacity` with each candidate's words; `Unavailable` when none is full: they do not answer, or take nothing
+    /// now.
     pub(crate) fn choose(
         tx: &Connection,
         ask_for: &BoxId,
@@ -219,7 +220,7 @@ impl Registry {
         passed_over: &[PassedOver],
     ) -> Result<Placement> {
         let mut words = Vec::new();
-        let mut answered = false;
+        let mut full = false;
         for Candidate { backend, offer, capacity, hosts } in survey.candidates {
             let rooms = match capacity {
                 Ok(capacity) => capacity.hosts,
@@ -228,13 +229,13 @@ impl Registry {
                     continue;
                 }
             };
-            answered = true;
             let named = |room: &&HostRoom| {
                 hosts.as_ref().is_none_or(|hosts| room.host.as_ref().is_some_and(|host| hosts.contains(host)))
             };
             for room in rooms.iter().filter(named) {
-                let full = passed_over.iter().find(|p| p.backend == backend && p.host == room.host);
-                let fits = match full {
+                let passed = passed_over.iter().find(|p| p.backend == backend && p.host == room.host);
+                full |= passed.is_some() || room.closed.is_none();
+                let fits = match passed {
                     Some(passed) => Err(passed.words.clone()),
                     None => fits(tx, &backend, room, ask_for, Holding { size, running: true })?,
                 };
@@ -247,18 +248,23 @@ impl Registry {
                             ready_timeout: offer.ready_timeout,
                         });
                     }
-                    Err(full) => words.push(format!("{backend}: {full}")),
+                    Err(why) => words.push(format!("{backend}: {why}")),
                 }
             }
             if rooms.is_empty() {
+                full = true;
                 words.push(format!("{backend}: it has no host"));
             }
         }
         words.extend(survey.unmet);
-        let kind = if answered { ErrorKind::NoCapacity } else { ErrorKind::Unavailable };
-        Err(Error::new(kind, format!("nothing has room for a box of {size}"))
-            .because_of(words.join("; "))
-            .fix("release or stop a box, ask for a smaller size, or add a backend"))
+        // To release a box helps only where one is full.
+        let error = if full {
+            Error::new(ErrorKind::NoCapacity, format!("nothing has room for a box of {size}"))
+                .fix("release or stop a box, ask for a smaller size, or add a backend")
+        } else {
+            Error::unavailable("nothing takes a new box now").fix("mend what is named, then try again")
+        };
+        Err(error.because_of(words.join("; ")))
     }
 }
 

@@ -46,6 +46,7 @@ pub struct Faulty {
     calls: Mutex<Vec<Call>>,
     ready_timeout: Option<Duration>,
     feature: Option<Feature>,
+    closed: Option<String>,
 }
 
 impl std::fmt::Debug for Faulty {
@@ -58,7 +59,14 @@ impl Faulty {
     /// Wraps `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn Backend>, plan: Plan) -> Self {
-        Self { inner, plan: Mutex::new(plan), calls: Mutex::default(), ready_timeout: None, feature: None }
+        Self {
+            inner,
+            plan: Mutex::new(plan),
+            calls: Mutex::default(),
+            ready_timeout: None,
+            feature: None,
+            closed: None,
+        }
     }
 
     /// Gives boxes another time to get ready than the backend does.
@@ -72,6 +80,13 @@ impl Faulty {
     #[must_use]
     pub fn offering(mut self, feature: Feature) -> Self {
         self.feature = Some(feature);
+        self
+    }
+
+    /// Takes no new box on any host, and says `why`.
+    #[must_use]
+    pub fn closed(mut self, why: impl Into<String>) -> Self {
+        self.closed = Some(why.into());
         self
     }
 
@@ -147,7 +162,11 @@ impl Backend for Faulty {
     }
 
     async fn capacity(&self, kind: &KindId, install: &InstallId) -> Result<Capacity> {
-        self.call(Method::Capacity, self.inner.capacity(kind, install)).await
+        let mut capacity = self.call(Method::Capacity, self.inner.capacity(kind, install)).await?;
+        if let Some(why) = &self.closed {
+            capacity.hosts.iter_mut().for_each(|host| host.closed = Some(why.clone()));
+        }
+        Ok(capacity)
     }
 
     async fn acquire(&self, order: &Order, hooks: &dyn AcquireHooks) -> Result<Guest> {

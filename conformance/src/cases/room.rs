@@ -1,6 +1,6 @@
 //! Room: never more is placed than fits, however many ask at once.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bbbox::{
     boxes::{Acquire, Boxes},
@@ -14,7 +14,8 @@ use futures::{StreamExt, future::join_all, stream};
 use crate::{
     ability,
     case::{Case, Cost, Stop, Verdict, ensure, ensure_eq, failed},
-    home::{Home, out},
+    faulty::{Faulty, Plan},
+    home::{Home, out, refused},
     lab::Lab,
     sim::{Provider, Shape},
 };
@@ -35,6 +36,14 @@ pub(super) const CASES: &[Case] = &[
         cost: Cost::Alone,
         limit: Duration::from_secs(240),
         body: |lab| Box::pin(a_thousand(lab)),
+    },
+    Case {
+        name: "a-closed-host-is-told-as-it-is",
+        promise: "nothing-is-left-behind",
+        needs: ability::nothing,
+        cost: Cost::Alone,
+        limit: Duration::from_secs(60),
+        body: |lab| Box::pin(closed(lab)),
     },
     Case {
         name: "forty-boxes-eight-at-a-time-leave-nothing",
@@ -93,6 +102,19 @@ async fn last_room(lab: Lab) -> Verdict {
     }
     // What one gave back, the next takes.
     home.boxes().acquire(ask()).await?.release(false).await?;
+    home.is_quiet().await
+}
+
+/// A host that takes nothing now is not one that is full: nothing is there to be released.
+async fn closed(lab: Lab) -> Verdict {
+    let mut home = Home::new(&lab)?;
+    let why = "its image is not built; build it";
+    home.restart_with(Some(Arc::new(Faulty::new(lab.fresh()?, Plan::calm()).closed(why)))).await?;
+    let asked = home.boxes().acquire(home.request()).await;
+    let error = refused(asked, ErrorKind::Unavailable, "an acquire where every host is closed")?;
+    ensure!(error.chain().contains(why), "it does not say why: {}", error.chain());
+    let fix = error.how_to_fix().unwrap_or_default();
+    ensure!(fix.contains("mend what is named"), "what it says to do: {fix}");
     home.is_quiet().await
 }
 
