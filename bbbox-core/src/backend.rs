@@ -163,6 +163,11 @@ pub trait Backend: Send + Sync {
     /// The configured ID: the same for as long as the backend has boxes.
     fn id(&self) -> &BackendId;
 
+    /// Where its guests are, in words for people, such as the address of a host; `None` where there is nothing to tell.
+    fn place(&self) -> Option<String> {
+        None
+    }
+
     /// Whether its guests are made or lent.
     fn nature(&self) -> Nature;
 

@@ -24,6 +24,8 @@ pub enum LimitName {
     Guests,
     /// Machines of a real pool.
     Machines,
+    /// Cores that one box may have: each box is held to it alone.
+    BoxCores,
 }
 
 impl LimitName {
@@ -36,7 +38,13 @@ impl LimitName {
             Self::Memory | Self::Cpu => 0,
             Self::Disk => size.disk_mib.unwrap_or(0),
             Self::Guests | Self::Machines => 1,
+            Self::BoxCores => u64::from(size.cores),
         }
+    }
+
+    /// Whether what boxes take of it adds up.
+    const fn is_shared(self) -> bool {
+        !matches!(self, Self::BoxCores)
     }
 }
 
@@ -48,6 +56,7 @@ impl fmt::Display for LimitName {
             Self::Cpu => "cpu",
             Self::Guests => "guests",
             Self::Machines => "machines",
+            Self::BoxCores => "cores of one box",
         })
     }
 }
@@ -67,11 +76,16 @@ pub struct Limit {
 }
 
 impl Limit {
+    /// The most that boxes may take together, or one box where it does not add up; `None` without a total.
+    #[must_use]
+    pub fn most(&self) -> Option<u64> {
+        self.total.map(|total| total.saturating_sub(self.reserve))
+    }
+
     /// What is left when `more` is taken beyond `used`; `None` without a total.
     #[must_use]
     pub fn free(&self, more: u64) -> Option<u64> {
-        self.total
-            .map(|total| total.saturating_sub(self.reserve).saturating_sub(self.used).saturating_sub(more))
+        self.most().map(|most| most.saturating_sub(self.used).saturating_sub(more))
     }
 }
 
@@ -114,6 +128,14 @@ pub struct Holding {
 }
 
 impl HostRoom {
+    /// Whether a box that takes `ask` would fit if the host had no other.
+    #[must_use]
+    pub fn is_large_enough(&self, ask: &Holding) -> bool {
+        let enough =
+            |limit: &Limit| limit.most().is_none_or(|most| limit.name.need(&ask.size, ask.running) <= most);
+        self.limits.iter().all(enough)
+    }
+
     /// Whether a box that takes `ask` fits beside `held`, what the records hold on this host; else what is full.
     ///
     /// `ask_for` is left out of `held`: it is the box that asks.
@@ -138,7 +160,14 @@ impl HostRoom {
                 .filter(|(id, _)| *id != ask_for)
                 .map(|(id, h)| limit.name.need(&h.size, h.running).saturating_sub(counted(id)))
                 .sum();
-            let need = limit.name.need(&ask.size, ask.running).saturating_sub(counted(ask_for));
+            let all = limit.name.need(&ask.size, ask.running);
+            if !limit.name.is_shared() {
+                if let Some(most) = limit.most().filter(|most| *most < all) {
+                    return Err(format!("{name}it has {most} cores, and the box is to have {all}"));
+                }
+                continue;
+            }
+            let need = all.saturating_sub(counted(ask_for));
             if let Some(free) = limit.free(unseen).filter(|free| *free < need) {
                 let total = limit.total.unwrap_or_default();
                 let unit =
@@ -195,6 +224,20 @@ mod tests {
         let running = Holding { running: true, ..stopped };
         assert!(room(0, 5120).fits(&new, running, [(&mine, stopped)].into_iter()).is_ok());
         assert!(room(0, 5120).fits(&new, running, [(&mine, running)].into_iter()).is_err());
+    }
+
+    #[test]
+    fn a_box_has_no_more_cores_than_its_host_and_boxes_share_them() {
+        let room = HostRoom {
+            limits: vec![Limit { name: LimitName::BoxCores, used: 0, total: Some(2), reserve: 0 }],
+            ..room(0, 4096)
+        };
+        let (new, mine) = (id(1), id(2));
+        let with = |cores| Holding { size: Size::new(cores, 2048), running: true };
+        assert_eq!(room.fits(&new, with(2), [(&mine, with(2))].into_iter()), Ok(()));
+        let words = room.fits(&new, with(4), std::iter::empty()).unwrap_err();
+        assert_eq!(words, "it has 2 cores, and the box is to have 4");
+        assert!(room.is_large_enough(&with(2)) && !room.is_large_enough(&with(3)));
     }
 
     #[test]

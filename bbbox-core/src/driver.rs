@@ -4,7 +4,7 @@
 //! writes one struct for those fields and [`Settings`] for it; [`Drivers::with`] makes a driver of that. Building makes
 //! no connection: a program that only lists boxes starts as fast as without.
 
-use std::{fmt, marker::PhantomData, path::PathBuf, sync::Arc};
+use std::{ffi::OsString, fmt, marker::PhantomData, path::PathBuf, sync::Arc};
 
 use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
@@ -27,6 +27,43 @@ pub struct DriverDeps {
     pub cache_dir: PathBuf,
     /// Time and chance.
     pub env: Arc<dyn Env>,
+    /// The variables that the program lets its backends read.
+    pub variables: Variables,
+}
+
+/// The variables of its environment that a program lets its backends read: none, unless it says so.
+///
+/// A backend reads one only where its own fields in the configuration leave something open that its provider's own
+/// command takes from there.
+#[derive(Clone, Default)]
+pub struct Variables(Option<Arc<Look>>);
+
+type Look = dyn Fn(&str) -> Option<OsString> + Send + Sync;
+
+impl Variables {
+    /// Those of this process.
+    #[must_use]
+    pub fn of_process() -> Self {
+        Self::from_fn(|name| std::env::var_os(name))
+    }
+
+    /// Those that `look` finds by their name.
+    #[must_use]
+    pub fn from_fn(look: impl Fn(&str) -> Option<OsString> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(look)))
+    }
+
+    /// The value of `name`; an empty one is none.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<OsString> {
+        self.0.as_ref().and_then(|look| look(name)).filter(|value| !value.is_empty())
+    }
+}
+
+impl fmt::Debug for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Variables" } else { "no variables" })
+    }
 }
 
 impl fmt::Debug for DriverDeps {
@@ -112,7 +149,7 @@ impl<S: Settings> Driver for Typed<S> {
     fn build(&self, id: BackendId, fields: &Value, deps: &DriverDeps) -> Result<Arc<dyn Backend>> {
         let settings = S::deserialize(fields).map_err(|error| {
             Error::invalid(format!("the fields of backend {id} are not those of type {}", S::TYPE))
-                .fix("check the configuration")
+                .fix("look at the configuration (`bbbox config show`), mend it and apply it: `bbbox config apply FILE`")
                 .because(error)
         })?;
         settings.build(id, deps)

@@ -116,6 +116,9 @@ pub struct BoxRecord {
     /// What it can do, once a backend was chosen.
     #[serde(default)]
     pub capabilities: Option<Capabilities>,
+    /// What was tried before its backend, and why it was not taken, in words.
+    #[serde(default)]
+    pub passed_over: Vec<String>,
     /// When it was asked for.
     pub made: Timestamp,
     /// How long each step of making it took.
@@ -170,6 +173,7 @@ impl BoxRecord {
             host: None,
             guest: None,
             capabilities: None,
+            passed_over: Vec::new(),
             made,
             timings: Vec::new(),
             trouble: None,

@@ -114,10 +114,8 @@ pub(crate) fn take_name(tx: &Connection, name: &BoxName, id: &BoxId) -> Result<(
     match holder {
         Some(holder) if holder == id.as_str() => Ok(()),
         // Not whose it is: that may be no business of the caller's.
-        Some(_) => {
-            Err(Error::new(ErrorKind::Busy, format!("another box is called {name}"))
-                .fix("choose another name"))
-        }
+        Some(_) => Err(Error::new(ErrorKind::Busy, format!("another box is called {name}"))
+            .fix("choose another name, or see whose it is: `bbbox list`")),
         None => tx
             .prepare_cached("INSERT INTO box_names (name, box) VALUES (?1, ?2)")
             .and_then(|mut s| s.execute([name.as_str(), id.as_str()]))

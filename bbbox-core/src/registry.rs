@@ -60,6 +60,8 @@ pub(crate) struct Ask {
 /// One offer that may serve, with what it has room for.
 pub(crate) struct Candidate {
     backend: BackendId,
+    /// Its place in the configured order.
+    at: usize,
     offer: Offer,
     capacity: Result<Capacity>,
     /// The hosts that `on` names, where it names hosts; else every host.
@@ -69,8 +71,20 @@ pub(crate) struct Candidate {
 /// What the offers that may serve have room for.
 pub(crate) struct Survey {
     candidates: Vec<Candidate>,
-    /// The words of those that cannot serve at all: part of the answer when the rest is full.
-    unmet: Vec<String>,
+    /// Those that cannot serve at all: part of the answer when the rest is full.
+    unmet: Vec<Unmet>,
+}
+
+/// A backend that cannot serve an ask.
+struct Unmet {
+    /// Its place in the configured order; the first, where that is not known.
+    at: usize,
+    /// Which it is, and why not.
+    words: String,
+}
+
+fn joined(unmet: &[Unmet]) -> String {
+    unmet.iter().map(|unmet| unmet.words.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 /// What one backend said to an ask.
@@ -92,6 +106,9 @@ pub(crate) struct Placement {
     pub(crate) host: Option<String>,
     pub(crate) capabilities: Capabilities,
     pub(crate) ready_timeout: Duration,
+    /// What was tried before it, and why it was not taken, in words.
+    #[serde(default)]
+    pub(crate) passed_over: Vec<String>,
 }
 
 impl Registry {
@@ -162,14 +179,14 @@ impl Registry {
         let hosts: Vec<&str> = ask.on.iter().map(String::as_str).filter(|on| !self.names(on)).collect();
         let said = join_all(self.entries.iter().map(|entry| consult(entry, ask, &hosts, install, env))).await;
         let (mut plain, mut last, mut unmet, mut silent) = (Vec::new(), Vec::new(), Vec::new(), false);
-        for said in said {
+        for (at, said) in said.into_iter().enumerate() {
             match said {
-                Said::May(candidate) if candidate.offer.last => last.push(*candidate),
-                Said::May(candidate) => plain.push(*candidate),
-                Said::Cannot(words) => unmet.push(words),
+                Said::May(candidate) if candidate.offer.last => last.push(Candidate { at, ..*candidate }),
+                Said::May(candidate) => plain.push(Candidate { at, ..*candidate }),
+                Said::Cannot(words) => unmet.push(Unmet { at, words }),
                 Said::Silent(words) => {
                     silent = true;
-                    unmet.push(words);
+                    unmet.push(Unmet { at, words });
                 }
                 Said::Apart => {}
             }
@@ -177,7 +194,7 @@ impl Registry {
         for (id, error) in &self.broken {
             if ask.on.is_empty() || !hosts.is_empty() || ask.on.iter().any(|on| on == id.as_str()) {
                 silent = true;
-                unmet.push(told(id, error));
+                unmet.push(Unmet { at: 0, words: told(id, error) });
             }
         }
         plain.append(&mut last);
@@ -195,15 +212,15 @@ impl Registry {
         BackendId::parse(word).is_ok_and(|id| self.is_configured(&id))
     }
 
-    fn no_provider(&self, unknown: &str, silent: bool, unmet: &[String]) -> Error {
+    fn no_provider(&self, unknown: &str, silent: bool, unmet: &[Unmet]) -> Error {
         if silent {
             return Error::unavailable(format!("it is not known now whether {unknown:?} is a host"))
-                .because_of(unmet.join("; "))
+                .because_of(joined(unmet))
                 .fix("mend what is named, then try again");
         }
         let all: Vec<_> = self.entries.iter().map(|e| e.backend.id().as_str()).collect();
         Error::invalid(format!("there is no provider {unknown:?} for this kind"))
-            .fix(format!("use one of {}, or leave `on` out", all.join(", ")))
+            .fix(format!("use one of {}, or leave --on out", all.join(", ")))
     }
 
     /// Chooses the first candidate and host with room beside what the records hold, leaving out `passed_over`: where
@@ -219,9 +236,10 @@ impl Registry {
         survey: Survey,
         passed_over: &[PassedOver],
     ) -> Result<Placement> {
+        let ask = Holding { size, running: true };
         let mut words = Vec::new();
-        let mut full = false;
-        for Candidate { backend, offer, capacity, hosts } in survey.candidates {
+        let (mut full, mut large_enough) = (false, false);
+        for Candidate { backend, at, offer, capacity, hosts } in survey.candidates {
             let rooms = match capacity {
                 Ok(capacity) => capacity.hosts,
                 Err(error) => {
@@ -235,30 +253,40 @@ impl Registry {
             for room in rooms.iter().filter(named) {
                 let passed = passed_over.iter().find(|p| p.backend == backend && p.host == room.host);
                 full |= passed.is_some() || room.closed.is_none();
+                large_enough |= room.is_large_enough(&ask);
                 let fits = match passed {
                     Some(passed) => Err(passed.words.clone()),
-                    None => fits(tx, &backend, room, ask_for, Holding { size, running: true })?,
+                    None => fits(tx, &backend, room, ask_for, ask)?,
                 };
                 match fits {
                     Ok(()) => {
+                        let before = survey.unmet.iter().filter(|unmet| offer.last || unmet.at < at);
+                        words.extend(before.map(|unmet| unmet.words.clone()));
                         return Ok(Placement {
                             backend,
                             host: room.host.clone(),
                             capabilities: offer.capabilities,
                             ready_timeout: offer.ready_timeout,
+                            passed_over: words,
                         });
                     }
                     Err(why) => words.push(format!("{backend}: {why}")),
                 }
             }
             if rooms.is_empty() {
-                full = true;
+                (full, large_enough) = (true, true);
                 words.push(format!("{backend}: it has no host"));
             }
         }
-        words.extend(survey.unmet);
+        words.extend(survey.unmet.into_iter().map(|unmet| unmet.words));
         // To release a box helps only where one is full.
-        let error = if full {
+        let error = if full && !large_enough {
+            Error::new(
+                ErrorKind::NoCapacity,
+                format!("nothing that answers is large enough for a box of {size}"),
+            )
+            .fix("ask for a smaller size, such as `--size small`, or add a backend")
+        } else if full {
             Error::new(ErrorKind::NoCapacity, format!("nothing has room for a box of {size}"))
                 .fix("release or stop a box, ask for a smaller size, or add a backend")
         } else {
@@ -317,7 +345,7 @@ async fn consult(entry: &Entry, ask: &Ask, hosts: &[&str], install: &InstallId, 
         }
         asked_hosts = Some(here);
     }
-    Said::May(Box::new(Candidate { backend: id.clone(), offer, capacity, hosts: asked_hosts }))
+    Said::May(Box::new(Candidate { backend: id.clone(), at: 0, offer, capacity, hosts: asked_hosts }))
 }
 
 /// What `work` answers, or `Unavailable` after `limit`.
@@ -377,7 +405,7 @@ pub(crate) fn room_to_grow(
 }
 
 /// `silent`: a backend that might serve did not answer.
-fn nothing_serves(ask: &Ask, unmet: &[String], silent: bool) -> Error {
+fn nothing_serves(ask: &Ask, unmet: &[Unmet], silent: bool) -> Error {
     let features: Vec<_> = ask.wanted.features.iter().map(|f| format!(" with {f}")).collect();
     let what = format!("{}{}", ask.wanted.kind, features.concat());
     let error = if silent {
@@ -387,5 +415,5 @@ fn nothing_serves(ask: &Ask, unmet: &[String], silent: bool) -> Error {
         Error::refused(format!("no backend offers {what}"))
             .fix("see `bbbox kinds` for what is offered, and the configuration's backends")
     };
-    if unmet.is_empty() { error } else { error.because_of(unmet.join("; ")) }
+    if unmet.is_empty() { error } else { error.because_of(joined(unmet)) }
 }

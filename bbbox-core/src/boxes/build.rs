@@ -8,7 +8,7 @@ use super::{Boxes, Caller, Shared};
 use crate::{
     backend::Backend,
     config::{self, Document},
-    driver::{DriverDeps, Drivers, Settings},
+    driver::{DriverDeps, Drivers, Settings, Variables},
     embed::{Embedder, Standalone},
     env::{Env, SystemEnv},
     error::{Error, Result},
@@ -41,6 +41,7 @@ pub struct Builder {
     caller: Caller,
     drivers: Drivers,
     backends: Vec<Entry>,
+    variables: Variables,
     embedder: Arc<dyn Embedder>,
     env: Arc<dyn Env>,
     upkeep: bool,
@@ -62,6 +63,7 @@ impl Builder {
             caller: Caller::Person,
             drivers: Drivers::new(),
             backends: Vec::new(),
+            variables: Variables::default(),
             embedder: Arc::new(Standalone),
             env: Arc::new(SystemEnv),
             upkeep: false,
@@ -126,6 +128,15 @@ impl Builder {
         self
     }
 
+    /// Lets backends read variables of the environment where the configuration leaves open what their provider's own
+    /// command takes from there. Without it none does: where a program's boxes are then stands in its configuration
+    /// alone, and not in the shell that it was started from.
+    #[must_use]
+    pub fn variables(mut self, variables: Variables) -> Self {
+        self.variables = variables;
+        self
+    }
+
     /// Adds a backend that no configuration describes. They are tried in the order in which they are added, before
     /// those of the configuration.
     #[must_use]
@@ -177,9 +188,8 @@ impl Builder {
         let install = match (store.read(records::install_id)?, self.reading) {
             (Some(id), _) => id,
             (None, true) => {
-                return Err(
-                    Error::gone("there is no bb-box data in the folder yet").fix("acquire a box first")
-                );
+                return Err(Error::gone("there is no bb-box data in the folder yet")
+                    .fix("acquire a box first: `bbbox acquire linux`"));
             }
             (None, false) => {
                 let id = InstallId::draw(|| self.env.random());
@@ -202,6 +212,7 @@ impl Builder {
                 cache_dir: self.cache.unwrap_or_else(|| data_dir.join("cache")),
                 data_dir,
                 env: Arc::clone(&self.env),
+                variables: self.variables,
             },
             own: self.backends,
             document: std::sync::RwLock::new(stored.document),

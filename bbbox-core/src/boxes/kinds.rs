@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::Shared;
+use super::{BackendView, Shared, backends};
 use crate::{
     backend::Offer,
     id::BackendId,
     kind::{Capabilities, Feature, Kind, STANDARD, disagreements},
+    registry::Entry,
     size::Sizes,
 };
 
@@ -17,6 +18,8 @@ use crate::{
 pub struct Kinds {
     /// Every kind that is offered.
     pub kinds: Vec<KindView>,
+    /// The configured backends, in the order in which they are tried.
+    pub backends: Vec<BackendView>,
     /// The words of backends that did not say what they offer.
     pub troubles: Vec<String>,
 }
@@ -42,6 +45,8 @@ pub struct KindOffer {
     pub backend: BackendId,
     /// Whether it takes new boxes.
     pub on: bool,
+    /// Where its boxes are, in words, such as the address of a host.
+    pub place: Option<String>,
     /// How commands run there.
     pub transport: Option<String>,
     /// What its boxes have beyond the kind.
@@ -59,7 +64,7 @@ pub(super) async fn view(shared: &Shared) -> Kinds {
     for entry in registry.entries() {
         match entry.backend.offers().await {
             Ok(offers) => {
-                offered.extend(offers.into_iter().map(|o| (entry.backend.id().clone(), entry.on, o)))
+                offered.extend(offers.into_iter().map(|offer| (entry, offer)));
             }
             Err(error) => troubles.push(format!("{}: {}", entry.backend.id(), error.chain())),
         }
@@ -67,24 +72,25 @@ pub(super) async fn view(shared: &Shared) -> Kinds {
     troubles.extend(registry.broken().iter().map(|(id, error)| format!("{id}: {}", error.chain())));
     let document = shared.settings.document();
     let views = STANDARD.iter().filter_map(|kind| {
-        let mut mine: Vec<_> = offered.iter().filter(|(_, _, o)| o.kind.as_str() == kind.name).collect();
+        let mut mine: Vec<_> = offered.iter().filter(|(_, o)| o.kind.as_str() == kind.name).collect();
         // Those that start slower or cost by the minute are tried last.
-        mine.sort_by_key(|(_, _, offer)| offer.last);
-        let first = mine.first().map(|(_, _, offer)| &offer.capabilities);
-        let offers: Vec<_> = mine.iter().map(|(id, on, offer)| of(kind, id, *on, offer, first)).collect();
+        mine.sort_by_key(|(_, offer)| offer.last);
+        let first = mine.first().map(|(_, offer)| &offer.capabilities);
+        let offers: Vec<_> = mine.iter().map(|(entry, offer)| of(kind, entry, offer, first)).collect();
         if offers.is_empty() {
             return None;
         }
         let id = kind.id();
         Some(KindView { kind: *kind, on: document.kind_on(&id), sizes: document.sizes(&id), offers })
     });
-    Kinds { kinds: views.collect(), troubles }
+    Kinds { kinds: views.collect(), backends: backends::view(shared), troubles }
 }
 
-fn of(kind: &Kind, backend: &BackendId, on: bool, offer: &Offer, first: Option<&Capabilities>) -> KindOffer {
+fn of(kind: &Kind, entry: &Entry, offer: &Offer, first: Option<&Capabilities>) -> KindOffer {
     KindOffer {
-        backend: backend.clone(),
-        on,
+        backend: entry.backend.id().clone(),
+        on: entry.on,
+        place: entry.backend.place(),
         transport: offer.capabilities.command.as_ref().map(|c| c.transport.clone()),
         features: offer.capabilities.features.clone(),
         ready_seconds: offer.ready_timeout.as_secs(),

@@ -3,6 +3,7 @@
 //! [`Boxes`] is the whole of bb-box in one value. It is cheap to clone. A view for a thread ([`Boxes::for_thread`])
 //! sees that thread's boxes only: another thread's box is as if it did not exist.
 
+mod backends;
 mod build;
 mod caller;
 mod handle;
@@ -17,6 +18,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::broadcast;
 
+pub use backends::BackendView;
 pub use build::Builder;
 pub use caller::Caller;
 pub use handle::{BoxHandle, Status};
@@ -139,7 +141,16 @@ impl Boxes {
     /// # Errors
     /// `Failed` when the store cannot be read.
     pub fn operations(&self, most: usize) -> Result<Vec<Summary>> {
-        let mut operations = self.shared.journal.recent(most)?;
+        self.shared.journal.recent(most, |operation| self.sees(&operation.boxes, Some(&operation.by)))
+    }
+
+    /// Every operation that the caller may see and that has not come to its end, oldest first: it is under way, waits
+    /// for its turn, stands still, or ended in a way that is not known.
+    ///
+    /// # Errors
+    /// `Failed` when the store cannot be read.
+    pub fn unfinished(&self) -> Result<Vec<Summary>> {
+        let mut operations = self.shared.journal.unfinished()?;
         operations.retain(|operation| self.sees(&operation.boxes, Some(&operation.by)));
         Ok(operations)
     }
@@ -204,7 +215,9 @@ impl Boxes {
             Some(_) => return Err(no_such_box(word)),
             None => BoxId::parse(word).map_err(|_| no_such_box(word))?,
         };
-        let events = world.store.box_log().read(&id, None, most)?;
+        // Whose it is stands at its beginning, which the newest events may not reach to.
+        let all = if record.is_none() { usize::MAX } else { most };
+        let mut events = world.store.box_log().read(&id, None, all)?;
         // Of a box that is gone, an agent sees what it asked for itself.
         let by = self.caller.words();
         let mine = |caller: &Caller| {
@@ -214,6 +227,7 @@ impl Boxes {
         if record.is_none() && (events.is_empty() || !mine(&self.caller)) {
             return Err(no_such_box(word));
         }
+        events.drain(..events.len().saturating_sub(most));
         Ok(events)
     }
 

@@ -86,6 +86,7 @@ fn record() -> BoxRecord {
         host: guest.host.clone(),
         guest: Some(guest),
         capabilities: Some(capabilities()),
+        passed_over: vec!["words".to_owned()],
         timings: vec![Timing { step: "made".to_owned(), ms: 5 }],
         trouble: Some("words".to_owned()),
         before: Some(BoxState::Stopped),
@@ -168,6 +169,7 @@ fn what_programs_read_as_json_keeps_its_shape() {
         offers: vec![KindOffer {
             backend: backend(),
             on: true,
+            place: Some("words".to_owned()),
             transport: Some("process".to_owned()),
             features: features(),
             ready_seconds: 30,

@@ -21,6 +21,7 @@ mod text;
 pub use amount::{Amount, WrittenSize};
 pub use check::{Draft, check_text, check_value};
 pub use document::{BackendEntry, Document, KindEntry};
+pub(crate) use problem::nearest;
 pub use problem::{Problem, Problems};
 pub use stored::{Applied, Change, Stored};
 pub(crate) use stored::{load, save_if};

@@ -138,7 +138,7 @@ pub(super) fn item(outer: &str, index: usize) -> String {
 }
 
 /// The one of `names` that `given` was most likely meant to be.
-pub(super) fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names
         .map(|name| (strsim::damerau_levenshtein(given, name), name))
         .filter(|(distance, _)| *distance <= (given.len() / 3).max(1) && *distance < given.len())

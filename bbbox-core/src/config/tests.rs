@@ -272,6 +272,7 @@ fn a_driver_of_this_program_is_found_by_type_and_another_is_refused_with_the_typ
         data_dir: "/nowhere".into(),
         cache_dir: "/nowhere".into(),
         env: Arc::new(crate::env::SystemEnv),
+        variables: crate::driver::Variables::default(),
     };
     let mut entry = drivers().default_document().backends.remove(0);
     assert!(drivers().build(&entry, &deps).err().unwrap().to_string().contains("farm is only a form"));

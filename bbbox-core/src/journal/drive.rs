@@ -233,7 +233,9 @@ impl Inner {
         let error = Error::failed(format!("{} {} stands still: {words}", op.kind, op.id))
             .effect(Effect::Unknown)
             .at("operation", &op.id)
-            .fix("restart with the program that began it, or cancel it to take it back");
+            .fix(
+                "run the version that began it, or release its box, which takes it back: `bbbox release BOX`",
+            );
         self.store.write(|tx| rows::set_suspended(tx, op.n, &error))?;
         tracing::warn!(operation = %op.id, kind = op.kind, words, "an operation stands still");
         self.tell(&op, What::Suspended { error });

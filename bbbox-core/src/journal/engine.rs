@@ -22,6 +22,8 @@ use crate::{
 
 /// How many operations one transaction of a prune deletes.
 const PRUNED_AT_ONCE: usize = 500;
+/// How many operations are read at a time.
+const PAGE: i64 = 200;
 
 /// The operations of one store, and the tasks that drive them.
 ///
@@ -221,13 +223,39 @@ impl Journal {
         })
     }
 
-    /// The last operations, newest first.
+    /// The last operations that `wanted` says yes to, newest first.
     ///
     /// # Errors
     /// `Unavailable` when the journal cannot be read.
-    pub(crate) fn recent(&self, limit: usize) -> Result<Vec<Summary>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.inner.store.read(|c| summary::list(c, "ORDER BY n DESC LIMIT ?1", [limit]))
+    pub(crate) fn recent(&self, limit: usize, wanted: impl Fn(&Summary) -> bool) -> Result<Vec<Summary>> {
+        let (mut found, mut seen) = (Vec::new(), 0);
+        while found.len() < limit {
+            let page = self.inner.store.read(|c| {
+                summary::list(
+                    c,
+                    "ORDER BY n DESC LIMIT ?1 OFFSET ?2",
+                    [PAGE, i64::try_from(seen).unwrap_or(i64::MAX)],
+                )
+            })?;
+            if page.is_empty() {
+                break;
+            }
+            seen += page.len();
+            found.extend(page.into_iter().filter(&wanted));
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// Every operation that has not come to its end, oldest first: under way, queued, standing still, or ended in a
+    /// way that is not known and holds its boxes.
+    ///
+    /// # Errors
+    /// `Unavailable` when the journal cannot be read.
+    pub(crate) fn unfinished(&self) -> Result<Vec<Summary>> {
+        let rest = "WHERE state IN ('queued', 'running', 'undoing', 'suspended') OR (state = 'unknown'
+            AND EXISTS(SELECT 1 FROM operation_boxes WHERE operation = n AND holds = 1)) ORDER BY n";
+        self.inner.store.read(|c| summary::list(c, rest, []))
     }
 
     /// Waits until nothing is being driven: all that is left is queued behind what stands still, or stands still.
@@ -292,7 +320,7 @@ fn queued_behind(found: &Summary, (id, kind): &(OperationId, String), why: Optio
         .at("operation", &found.id)
         .at("behind", id)
         .fix(format!(
-            "restart with the program that began {kind} {id}, or cancel {id}: then this one goes on"
+            "run the version that began {kind} {id}, or release its box, which takes both back: `bbbox release BOX`"
         ));
     match why {
         Some(why) => error.because(why),

@@ -50,7 +50,7 @@ pub(super) fn take_turn(tx: &Connection, n: i64, over_unknown: bool) -> Result<T
                 ))
                 .at("box", box_id)
                 .at("operation", id)
-                .fix("check the box, then release or forget it"),
+                .fix("have it looked at, `bbbox sweep`, or release it: `bbbox release BOX`"),
             ));
         }
         run(

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Feature, STANDARD, standard};
 use crate::{
+    config::nearest,
     error::{Error, Result},
     id::KindId,
 };
@@ -49,7 +50,9 @@ impl Wanted {
         let Some(kind) = known else {
             let all: Vec<_> =
                 STANDARD.iter().map(|k| k.name).chain(ALIASES.iter().map(|(a, ..)| *a)).collect();
-            return Err(Error::invalid(format!("there is no kind {word:?}"))
+            let near = nearest(word, all.iter().copied());
+            let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            return Err(Error::invalid(format!("there is no kind {word:?}{near}"))
                 .fix(format!("use one of {}", all.join(", "))));
         };
         Ok(Self { kind, features: feature.map(Feature::parse).transpose()?.into_iter().collect() })
@@ -87,6 +90,15 @@ mod tests {
         assert!(
             error.how_to_fix().is_some_and(|f| f.contains("linux-desktop-cpu") && f.contains("linux-vm"))
         );
+    }
+
+    #[test]
+    fn a_kind_that_is_misspelt_is_guessed() {
+        for (word, meant) in [("linx", "linux"), ("linux-dokcer", "linux-docker")] {
+            let error = Wanted::parse(word).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("; did you mean {meant}?")), "{error}");
+        }
+        assert!(!Wanted::parse("beos").unwrap_err().to_string().contains("mean"));
     }
 
     #[test]

@@ -133,6 +133,7 @@ async fn place(
                     r.backend = Some(placement.backend.clone());
                     r.host.clone_from(&placement.host);
                     r.capabilities = Some(placement.capabilities.clone());
+                    r.passed_over.clone_from(&placement.passed_over);
                     r.guest = None;
                 })?;
                 Ok(Ok(placement))

@@ -32,7 +32,7 @@ pub(crate) fn begin(
 ) -> Result<OperationId> {
     if world.registry().backend(backend)?.images().is_none() {
         return Err(Error::refused(format!("the backend {backend} builds no images"))
-            .fix("see `bbbox image list` for those that do"));
+            .fix("see those that do: `bbbox image list`"));
     }
     let args = serde_json::to_value(Build { backend: backend.clone(), kind: kind.clone() })
         .map_err(|e| Error::failed("could not record the build").because(e))?;

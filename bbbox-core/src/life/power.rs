@@ -98,7 +98,7 @@ fn can_switch(world: &World, box_id: &BoxId) -> Result<()> {
         return Ok(());
     }
     Err(Error::refused(format!("boxes of {} can be neither stopped nor started", backend.id()))
-        .fix("release the box when it is not needed any more"))
+        .fix("release the box when it is not needed any more: `bbbox release BOX`"))
 }
 
 fn gone(record: &BoxRecord) -> Error {

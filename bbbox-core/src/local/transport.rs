@@ -37,7 +37,8 @@ impl Inside {
         let keeper = folder.keeper().filter(|keeper| keeper.stage == Stage::Ready);
         match keeper.and_then(|keeper| Handle::of(&keeper)) {
             Some(handle) => Ok((handle, folder, record)),
-            None => Err(Error::refused(format!("box {} is stopped", self.guest.box_id)).fix("start it")),
+            None => Err(Error::refused(format!("box {} is stopped", self.guest.box_id))
+                .fix(format!("start it: `bbbox start {}`", self.guest.box_id))),
         }
     }
 }

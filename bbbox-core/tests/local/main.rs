@@ -38,6 +38,7 @@ fn unconfigured_it_keeps_its_guests_below_the_programs_folder() {
         data_dir: data.path().to_owned(),
         cache_dir: data.path().join("cache"),
         env: Arc::new(SystemEnv),
+        variables: bbbox_core::driver::Variables::default(),
     };
     let backend = drivers.build(&drivers.default_document().backends[0], &deps).unwrap();
     assert_eq!(backend.id().as_str(), "local");

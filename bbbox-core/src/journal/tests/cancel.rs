@@ -185,7 +185,7 @@ fn what_cannot_be_ended_is_given_up_at_the_second_cancel_and_who_waits_behind_it
                 format!("make {id} is queued behind make {first}, which stands still: make {first} stands");
             assert!(error.chain().starts_with(&words), "{}", error.chain());
             assert!(error.chain().ends_with("its arguments do not parse"), "{}", error.chain());
-            assert!(error.how_to_fix().unwrap().contains(&format!("cancel {first}")), "{error:?}");
+            assert!(error.how_to_fix().unwrap().contains(&format!("began make {first}")), "{error:?}");
         }
         // It failed and was taken back: only its end is missing.
         assert_eq!(state_of(&journal, &first), State::Suspended);
@@ -269,7 +269,7 @@ fn a_cancel_outlives_the_process_and_a_step_in_flight_is_brought_to_its_end_firs
             let journal = toy(&store, second.clone(), &provider);
             journal.resume().unwrap();
             journal.idle().await;
-            let ended = journal.recent(1).unwrap().pop().unwrap();
+            let ended = journal.recent(1, |_| true).unwrap().pop().unwrap();
             assert_eq!((ended.state, ended.cancel), (State::Cancelled, true));
             let shown = journal.show(&ended.id).unwrap().unwrap();
             assert_eq!((shown.steps[1].state.as_str(), shown.steps[1].tries), ("done", 2));
@@ -325,7 +325,7 @@ fn a_cancel_in_one_branch_lets_the_step_in_flight_in_another_come_to_its_end() {
                 if at == "work left/b intend"
                     && let Some(journal) = weak.upgrade()
                 {
-                    let id = journal.recent(1).unwrap()[0].id.clone();
+                    let id = journal.recent(1, |_| true).unwrap()[0].id.clone();
                     assert!(journal.cancel(&id).unwrap());
                     tell.cancel();
                 }
@@ -341,7 +341,7 @@ fn a_cancel_in_one_branch_lets_the_step_in_flight_in_another_come_to_its_end() {
             let journal = build(&second, false);
             journal.resume().unwrap();
             journal.idle().await;
-            assert_eq!(journal.recent(1).unwrap()[0].state, State::Cancelled);
+            assert_eq!(journal.recent(1, |_| true).unwrap()[0].state, State::Cancelled);
         })
         .unwrap();
     assert_eq!(noted(&seen), ["c 0", "c 1", "c back", "a back"]);

@@ -165,7 +165,7 @@ impl Lasting {
         let life = Life::new(&self.world, None);
         let journal = toy(&store, life, &self.provider);
         let mut ended: Vec<State> =
-            journal.recent(case.begin.len()).unwrap().iter().map(|s| s.state).collect();
+            journal.recent(case.begin.len(), |_| true).unwrap().iter().map(|s| s.state).collect();
         ended.reverse();
         ended
     }
@@ -224,7 +224,7 @@ fn cancelled_everywhere(case: &Case) {
         let (life, alive) = lasting.live(None, |journal, life| {
             lasting.begin_all(case, journal);
             let all: Vec<OperationId> =
-                journal.recent(case.begin.len()).unwrap().into_iter().map(|s| s.id).collect();
+                journal.recent(case.begin.len(), |_| true).unwrap().into_iter().map(|s| s.id).collect();
             let journal = Arc::downgrade(journal);
             let cancel = move |n, _: &str| {
                 if n == k

@@ -96,7 +96,7 @@ fn many_on_one_box_from_many_threads_never_overlap() {
         journal.idle().await;
     });
     assert_eq!(inside.load(Ordering::SeqCst), 0);
-    assert!(journal.recent(99).unwrap().iter().all(|s| s.state == State::Done));
+    assert!(journal.recent(99, |_| true).unwrap().iter().all(|s| s.state == State::Done));
 }
 
 /// A box whose acquire ended unknown, and what may come after it.

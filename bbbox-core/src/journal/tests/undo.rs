@@ -186,7 +186,7 @@ fn a_run_that_a_crash_cut_off_may_have_had_an_effect() {
                 let journal = build(&second);
                 journal.resume().unwrap();
                 journal.idle().await;
-                assert_eq!(journal.recent(1).unwrap()[0].state, ends);
+                assert_eq!(journal.recent(1, |_| true).unwrap()[0].state, ends);
             })
             .unwrap();
     }
