@@ -22,7 +22,7 @@ impl Inner {
             return Err(Error::refused("a container shares its host's disk, so a disk size cannot be given")
                 .fix("ask for the size without a disk"));
         }
-        let claimed = map::claimed(&order.owner, order.size);
+        let claimed = self.placed(map::claimed(&order.owner, order.size)).await?;
         hooks.claim(&claimed).await?;
         let made = self.make(order, &claimed, hooks).await;
         if order.cancel.is_cancelled() {
@@ -54,7 +54,7 @@ impl Inner {
             }
             let image = self.engine.image(&name).await?.ok_or_else(|| {
                 Error::unavailable(format!("there is no image {name} on the engine"))
-                    .fix(format!("build it with bbbox image build {kind}"))
+                    .fix(format!("build it: `bbbox image build {kind}`"))
             })?;
             let spec = Spec {
                 hostname: order.owner.name.to_string(),
@@ -76,7 +76,7 @@ impl Inner {
                     hooks.timing("container started", started);
                     hooks.timing("box ready", ready);
                     self.granted(seen).await?;
-                    return Ok(map::guest(&container, &order.owner));
+                    return Ok(map::moved(map::guest(&container, &order.owner), claimed));
                 }
                 Started::Refused(words) => {
                     self.engine.remove(&container.id).await?;

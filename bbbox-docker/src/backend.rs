@@ -27,6 +27,7 @@ use crate::{
     map::{self, Container, Labels, Phase},
     privilege::{self, Grant, Seen},
     transport::ExecTransport,
+    variable::DOCKER_HOST,
 };
 
 /// How long a box may take until it answers.
@@ -60,6 +61,11 @@ impl Docker {
     /// # Errors
     /// `Invalid`, with every problem, when the configuration has one.
     pub fn connect(id: BackendId, config: DockerConfig) -> Result<Self> {
+        Self::named(id, config, None)
+    }
+
+    /// As [`Self::connect`]; `by` is what named the engine, where that was not the configuration.
+    pub(crate) fn named(id: BackendId, config: DockerConfig, by: Option<&'static str>) -> Result<Self> {
         let problems = config.validate();
         let host = match config.parse_host() {
             Ok(host) if problems.is_empty() => host,
@@ -68,7 +74,7 @@ impl Docker {
                 return Err(Error::invalid(format!("backend {id}: {}", problems.join("; "))));
             }
         };
-        let engine = Arc::new(Engine::new(host.clone()));
+        let engine = Arc::new(Engine::new(host.clone(), by));
         Ok(Self(Arc::new(Inner {
             id,
             config,
@@ -174,6 +180,9 @@ impl Inner {
     /// too. Before an acquire has ended the reference is the name, and the name finds whatever it made.
     pub(crate) async fn find(&self, guest: &Guest) -> Result<Option<Container>> {
         let found = self.engine.inspect(&guest.reference).await?;
+        if found.is_none() {
+            self.must_be_here(guest).await?;
+        }
         Ok(found.filter(|container| container.is(guest)))
     }
 
@@ -181,6 +190,31 @@ impl Inner {
     pub(crate) async fn need(&self, guest: &Guest) -> Result<Container> {
         let found = self.find(guest).await?;
         found.ok_or_else(|| Error::gone(format!("box {} has no container here", guest.box_id)))
+    }
+
+    /// Refuses to say anything of a guest that was made on another engine: here its container is missing, and there it
+    /// may be as it was. The same address is the same place, whatever was installed there anew.
+    pub(crate) async fn must_be_here(&self, guest: &Guest) -> Result<()> {
+        let Some((address, id)) = map::place(guest) else { return Ok(()) };
+        if address == self.host.to_string() || self.info().await?.id.as_deref() == Some(id) {
+            return Ok(());
+        }
+        let here = self.engine.address();
+        Err(Error::unavailable(format!(
+            "box {} is on the Docker Engine at {address}, and this is the one at {here}",
+            guest.box_id
+        ))
+        .fix(format!(
+            "name the box's engine: as the backend's `host` in the configuration, or by {DOCKER_HOST}"
+        )))
+    }
+
+    /// `guest` with where it is, so that another engine is not taken for its own.
+    pub(crate) async fn placed(&self, mut guest: Guest) -> Result<Guest> {
+        if let Some(id) = self.info().await?.id {
+            map::set_place(&mut guest, &self.host.to_string(), &id);
+        }
+        Ok(guest)
     }
 
     /// The newest note of each box with all of `labels`.
@@ -229,10 +263,17 @@ impl Inner {
             total: self.config.most_boxes,
             reserve: 0,
         };
-        let closed = image.is_none().then(|| {
-            format!("the image for kind {kind} is not built; build it with bbbox image build {kind}")
-        });
-        Ok(HostRoom { host: None, limits: vec![memory, guests], counted, closed })
+        // The engine refuses to hold a box to more than there are; a quota counts in whole cores of the host.
+        let cores = Limit {
+            name: LimitName::BoxCores,
+            used: 0,
+            total: info.ncpu.and_then(|cores| u64::try_from(cores).ok()).filter(|cores| *cores > 0),
+            reserve: 0,
+        };
+        let closed = image
+            .is_none()
+            .then(|| format!("the image for kind {kind} is not built; build it: `bbbox image build {kind}`"));
+        Ok(HostRoom { host: None, limits: vec![memory, guests, cores], counted, closed })
     }
 }
 
@@ -240,6 +281,10 @@ impl Inner {
 impl Backend for Docker {
     fn id(&self) -> &BackendId {
         &self.0.id
+    }
+
+    fn place(&self) -> Option<String> {
+        Some(format!("the engine at {}", self.0.engine.address()))
     }
 
     fn nature(&self) -> Nature {
@@ -296,7 +341,7 @@ impl Backend for Docker {
             let note = notes.get(recorded.box_id.as_str());
             container.size = self.0.size_of(&container, note).await?;
             let owner = note.and_then(map::owner).unwrap_or(recorded);
-            held.push(Held { guest: map::guest(&container, &owner), owner });
+            held.push(Held { guest: self.0.placed(map::guest(&container, &owner)).await?, owner });
         }
         Ok(held)
     }
@@ -307,7 +352,11 @@ impl Backend for Docker {
     }
 
     async fn reach(&self, guest: &Guest) -> Result<Reach> {
-        let command = Arc::new(ExecTransport { engine: Arc::clone(&self.0.engine), guest: guest.clone() });
+        let command = Arc::new(ExecTransport {
+            docker: Arc::clone(&self.0),
+            engine: Arc::clone(&self.0.engine),
+            guest: guest.clone(),
+        });
         Ok(Reach { command, displays: Vec::new() })
     }
 

@@ -81,7 +81,7 @@ impl Resize for Docker {
         let over = Note { owner: &recorded, size, resizing: false };
         let noted = self.0.write_note(guest, &container, &over).await;
         noted.map_err(|error| error.effect(Effect::Applied))?;
-        Ok(map::guest(&container, &recorded))
+        Ok(map::moved(map::guest(&container, &recorded), guest))
     }
 
     fn needs_stop(&self) -> bool {
@@ -105,7 +105,7 @@ impl Relabel for Docker {
         let container = self.0.need(guest).await?;
         let size = container.size.or_else(|| map::size(&container.labels)).unwrap_or(guest.size);
         self.0.write_note(guest, &container, &Note { owner, size: &size, resizing: false }).await?;
-        Ok(map::guest(&container, owner))
+        Ok(map::moved(map::guest(&container, owner), guest))
     }
 }
 

@@ -37,20 +37,20 @@ const STOP_GRACE: i32 = 10;
 #[derive(Debug)]
 pub(crate) struct Engine {
     host: Host,
+    /// What named it, where that was not the configuration.
+    by: Option<&'static str>,
     api: OnceCell<Api>,
 }
 
 impl Engine {
-    pub(crate) fn new(host: Host) -> Self {
-        Self { host, api: OnceCell::new() }
+    pub(crate) fn new(host: Host, by: Option<&'static str>) -> Self {
+        Self { host, by, api: OnceCell::new() }
     }
 
-    /// The engine's address, for people.
+    /// The engine's address, for people: with what named it.
     pub(crate) fn address(&self) -> String {
-        match &self.host {
-            Host::Unix(path) => path.clone(),
-            Host::Http(address) => format!("http://{address}"),
-        }
+        let by = self.by.map(|by| format!(" (named by {by})")).unwrap_or_default();
+        format!("{}{by}", self.host)
     }
 
     /// The client, connected at the first use.

@@ -2,7 +2,7 @@
 //!
 //! Plain data: nothing here reads the environment, the disk or the engine.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
 use bbbox_core::{
     Result as CoreResult,
@@ -14,6 +14,8 @@ use bbbox_core::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::variable;
+
 /// Where the engine listens when the configuration does not say.
 pub(crate) const STANDARD_SOCKET: &str = "/var/run/docker.sock";
 
@@ -24,7 +26,8 @@ const RESERVE_MIB: u64 = 1024;
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct DockerConfig {
     /// Where the engine listens: the path of a unix socket, `unix:///path`, or `tcp://host:port` (also written
-    /// `http://`). `/var/run/docker.sock` when it is left out.
+    /// `http://`). When it is left out: the engine that `DOCKER_HOST` names, where the program lets backends read
+    /// variables, as the command `bbbox` does; else `/var/run/docker.sock`.
     pub host: Option<String>,
     /// How many boxes the engine may hold, running or stopped, of every install together. No bound when it is left
     /// out.
@@ -64,6 +67,15 @@ pub(crate) enum Host {
     Unix(String),
     /// `host:port`, plain HTTP.
     Http(String),
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => f.write_str(path),
+            Self::Http(address) => write!(f, "http://{address}"),
+        }
+    }
 }
 
 impl DockerConfig {
@@ -114,22 +126,26 @@ impl DockerConfig {
     }
 
     pub(crate) fn parse_host(&self) -> Result<Host, String> {
-        let host = self.host.as_deref().unwrap_or(STANDARD_SOCKET);
-        if let Some(address) = host.strip_prefix("tcp://").or_else(|| host.strip_prefix("http://")) {
-            let address = address.trim_end_matches('/');
-            let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-            let plain = !address.contains(['/', '@', '?', '#']) && !address.contains(char::is_whitespace);
-            return match port {
-                Some(_) if plain => Ok(Host::Http(address.to_owned())),
-                _ => Err(format!("{host:?} has no host and port")),
-            };
-        }
-        let path = host.strip_prefix("unix://").unwrap_or(host);
-        if path.starts_with('/') && path.len() > 1 {
-            Ok(Host::Unix(path.to_owned()))
-        } else {
-            Err(format!("{host:?} is not an engine's address"))
-        }
+        read_host(self.host.as_deref().unwrap_or(STANDARD_SOCKET))
+    }
+}
+
+/// Reads an engine's address.
+pub(crate) fn read_host(host: &str) -> Result<Host, String> {
+    if let Some(address) = host.strip_prefix("tcp://").or_else(|| host.strip_prefix("http://")) {
+        let address = address.trim_end_matches('/');
+        let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+        let plain = !address.contains(['/', '@', '?', '#']) && !address.contains(char::is_whitespace);
+        return match port {
+            Some(_) if plain => Ok(Host::Http(address.to_owned())),
+            _ => Err(format!("{host:?} has no host and port")),
+        };
+    }
+    let path = host.strip_prefix("unix://").unwrap_or(host);
+    if path.starts_with('/') && path.len() > 1 {
+        Ok(Host::Unix(path.to_owned()))
+    } else {
+        Err(format!("{host:?} is not an engine's address"))
     }
 }
 
@@ -149,7 +165,10 @@ impl Settings for DockerConfig {
 
     fn build(mut self, id: BackendId, deps: &DriverDeps) -> CoreResult<Arc<dyn Backend>> {
         self.cache.get_or_insert_with(|| deps.cache_dir.clone());
-        Ok(Arc::new(crate::Docker::connect(id, self)?))
+        let named = if self.host.is_none() { variable::engine(&id, &deps.variables)? } else { None };
+        let by = named.is_some().then_some(variable::DOCKER_HOST);
+        self.host = self.host.or(named);
+        Ok(Arc::new(crate::Docker::named(id, self, by)?))
     }
 }
 

@@ -31,7 +31,7 @@ impl Docker {
         match self.images().await {
             Err(error) => checks.push(check("image", CheckOutcome::Failure, error.chain(), None)),
             Ok(images) => checks.extend(images.into_iter().map(|image| {
-                let fix = format!("run bbbox image build {}", image.kind);
+                let fix = format!("build it: `bbbox image build {}`", image.kind);
                 match (image.due, image.build) {
                     (None, Some(build)) => check(
                         "image",

@@ -33,6 +33,7 @@ mod privilege;
 mod recipe;
 mod start;
 mod transport;
+mod variable;
 
 pub use backend::Docker;
 pub use config::DockerConfig;

@@ -38,6 +38,10 @@ pub(crate) const NOTE: &str = "bb-box.note";
 /// On a note from before a resize until it is over: meanwhile only the engine knows the size.
 pub(crate) const RESIZING: &str = "bb-box.resizing";
 
+/// In a guest's data: the address of the engine it was made on, and that engine's own ID.
+const ENGINE: &str = "engine";
+const ENGINE_ID: &str = "engine_id";
+
 /// On containers that are there for a moment: when they were made.
 pub(crate) const TRIAL: &str = "bb-box.trial";
 
@@ -261,6 +265,25 @@ pub(crate) fn claimed(owner: &Owner, size: Size) -> Guest {
         data: BTreeMap::new(),
         facts: BTreeMap::new(),
     }
+}
+
+/// The engine that `guest` was made on: its address then, and its own ID.
+pub(crate) fn place(guest: &Guest) -> Option<(&str, &str)> {
+    Some((guest.data.get(ENGINE)?, guest.data.get(ENGINE_ID)?))
+}
+
+/// Records the engine that `guest` is on.
+pub(crate) fn set_place(guest: &mut Guest, address: &str, id: &str) {
+    guest.data.insert(ENGINE.to_owned(), address.to_owned());
+    guest.data.insert(ENGINE_ID.to_owned(), id.to_owned());
+}
+
+/// `guest` with the place that is recorded of it as it was `before`.
+pub(crate) fn moved(mut guest: Guest, before: &Guest) -> Guest {
+    if let Some((address, id)) = place(before) {
+        set_place(&mut guest, address, id);
+    }
+    guest
 }
 
 /// `size` as the engine takes it: CPUs in billionths, memory in bytes.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bbbox_core::{
-    Error, Result,
+    Error, ErrorKind, Result,
     guest::Guest,
     kind::Shell,
     route::Route,
@@ -12,6 +12,7 @@ use bbbox_core::{
 };
 
 use crate::{
+    backend::Inner,
     client::Engine,
     exec::{self, As},
 };
@@ -19,6 +20,7 @@ use crate::{
 /// The command transport of one box.
 #[derive(Debug)]
 pub(crate) struct ExecTransport {
+    pub(crate) docker: Arc<Inner>,
     pub(crate) engine: Arc<Engine>,
     pub(crate) guest: Guest,
 }
@@ -36,6 +38,18 @@ impl ExecTransport {
             .map(|container| container.id)
             .ok_or_else(|| Error::gone(format!("box {} has no container here", self.guest.box_id)))
     }
+
+    /// Starts a process in the container. One that is missing here may be another engine's.
+    async fn exec(&self, argv: &[String]) -> Result<Process> {
+        let spawned = async { exec::spawn(&self.engine, &self.container().await?, argv, As::User).await };
+        match spawned.await {
+            Err(error) if error.kind() == ErrorKind::Gone => {
+                self.docker.must_be_here(&self.guest).await?;
+                Err(error)
+            }
+            spawned => spawned,
+        }
+    }
 }
 
 #[async_trait]
@@ -45,7 +59,7 @@ impl Transport for ExecTransport {
     }
 
     async fn spawn(&self, argv: &[String]) -> Result<Process> {
-        exec::spawn(&self.engine, &self.container().await?, argv, As::User).await
+        self.exec(argv).await
     }
 
     async fn probe(&self) -> Result<()> {
@@ -60,7 +74,7 @@ impl Transport for ExecTransport {
     async fn route(&self, port: u16) -> Result<Route> {
         // Without a long -t, socat would end half a second after one side's end and lose the rest of the other's.
         let argv = ["socat", "-t", "86400", "-", &format!("TCP:127.0.0.1:{port}")].map(str::to_owned);
-        let process = exec::spawn(&self.engine, &self.container().await?, &argv, As::User).await?;
+        let process = self.exec(&argv).await?;
         Ok(Route::Stream(Box::new(tokio::io::join(process.stdout, process.stdin))))
     }
 

@@ -54,6 +54,37 @@ async fn an_engine_that_is_down_is_told_with_what_to_do() {
     }
 }
 
+/// Here its container is missing; there it may be as it was.
+#[tokio::test]
+async fn a_box_of_another_engine_is_not_gone() {
+    let engine = Engine::start(|_, path| {
+        let none = || include_str!("../samples/container-none.json").to_owned();
+        (path.starts_with("/containers/") && path != "/containers/json").then(|| Reply::Json(404, none()))
+    });
+    let docker = engine.backend();
+    let info: serde_json::Value = serde_json::from_str(include_str!("../samples/info.json")).unwrap();
+    let at = |address: &str, id: &str| {
+        let data = [("engine", address), ("engine_id", id)].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        Guest { data: data.into(), ..guest() }
+    };
+    let theirs = at("/their/engine.sock", "THEIRS");
+    let command = docker.reach(&theirs).await.unwrap().command;
+    for error in [
+        docker.power(&theirs).await.unwrap_err(),
+        docker.release(&theirs, &Told::default()).await.unwrap_err(),
+        docker.switch().unwrap().start(&theirs).await.unwrap_err(),
+        command.spawn(&["true".to_owned()]).await.unwrap_err(),
+    ] {
+        assert_eq!((error.kind(), error.effect_of()), (ErrorKind::Unavailable, Effect::None), "{error:?}");
+        assert!(error.to_string().contains("is on the Docker Engine at /their/engine.sock"), "{error}");
+        assert!(error.how_to_fix().is_some_and(|fix| fix.contains("DOCKER_HOST")), "{error:?}");
+    }
+    // The same engine under another address, and a guest of before this was recorded.
+    for guest in [at("/their/engine.sock", info["ID"].as_str().unwrap()), guest()] {
+        assert_eq!(docker.power(&guest).await.unwrap(), None);
+    }
+}
+
 #[tokio::test]
 async fn what_is_not_an_engine_is_told_apart() {
     let proxy = Engine::start(|_, _| Some(Reply::Text(503, "no healthy upstream")));
