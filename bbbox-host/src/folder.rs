@@ -8,6 +8,7 @@ use std::{
 use bbbox::{
     Error, ErrorKind,
     boxes::{Boxes, Builder, Caller},
+    driver::Variables,
 };
 
 use crate::{cli::Common, fault::Fault, printer::Printer};
@@ -42,7 +43,8 @@ fn cache() -> Option<PathBuf> {
 }
 
 fn builder() -> Builder {
-    let builder = Boxes::builder().drivers(bbbox::drivers()).caller(Caller::Command);
+    let builder =
+        Boxes::builder().drivers(bbbox::drivers()).variables(Variables::of_process()).caller(Caller::Command);
     match cache() {
         Some(cache) => builder.cache(cache),
         None => builder,

@@ -11,6 +11,7 @@ mod folder;
 mod output;
 mod printer;
 mod progress;
+mod signals;
 mod verb;
 mod words;
 

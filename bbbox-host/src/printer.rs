@@ -66,6 +66,14 @@ impl Printer {
         }
     }
 
+    /// Tells a person what they should know beside an answer that is as it was asked for; a program finds it in the
+    /// answer itself.
+    pub(crate) fn warn(self, words: &str) {
+        if !self.json {
+            to_stderr(&format!("\u{1b}[33mwarning:\u{1b}[0m {}\n", lines(words)));
+        }
+    }
+
     /// Says what went wrong, in the form that was asked for.
     pub(crate) fn fault(self, fault: &Fault) {
         if self.json {

@@ -14,6 +14,7 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::{
     fault::Fault,
     printer::{Printer, line},
+    signals::Ends,
 };
 
 /// How long something may take before it is worth a line.
@@ -90,7 +91,8 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
-/// Waits for an operation, showing its progress. A Ctrl-C asks for it to be taken back; a second one leaves it.
+/// Waits for an operation, showing its progress. A Ctrl-C, or another signal that ends programs, asks for it to be
+/// taken back; a second one leaves it.
 ///
 /// # Errors
 /// The operation's own; `Cancelled` when it was left, and it goes on with the next bbbox that opens the folder.
@@ -110,11 +112,9 @@ pub(crate) async fn settle(
         }
     };
     let interrupts = async {
-        let mut asked = false;
+        let (mut ends, mut asked) = (Ends::listen(), false);
         loop {
-            if tokio::signal::ctrl_c().await.is_err() {
-                std::future::pending::<()>().await;
-            }
+            ends.next().await;
             if asked {
                 break;
             }
@@ -131,7 +131,7 @@ pub(crate) async fn settle(
             biased;
             done = boxes.wait(operation) => done,
             () = interrupts => Err(Error::cancelled(format!("operation {operation} was left where it is"))
-                .fix("any bbbox verb that changes something goes on with it, such as `bbbox sweep`")),
+                .fix("`bbbox sweep` goes on with it, as every verb does that changes something")),
             () = watch => Ok(()),
         }
     };

@@ -8,6 +8,7 @@ use bbbox::{
     size::SizeChoice,
 };
 use clap::Args;
+use serde::Serialize;
 
 use crate::{
     cli::Common,
@@ -52,7 +53,10 @@ impl Acquire {
             let (operation, handle) = boxes.begin_acquire(self.request())?;
             settle(boxes, events, &operation, &progress).await?;
             let record = handle.record()?;
-            printer.answer(&record, || told(&record, began.elapsed()))?;
+            let warnings = warnings(&record);
+            warnings.iter().for_each(|words| printer.warn(words));
+            let answer = Acquired { record: &record, warnings };
+            printer.answer(&answer, || told(&record, began.elapsed()))?;
             Ok(0)
         })
     }
@@ -78,6 +82,30 @@ impl Acquire {
     }
 }
 
+/// A new box, for a program.
+#[derive(Serialize)]
+struct Acquired<'a> {
+    #[serde(flatten)]
+    record: &'a BoxRecord,
+    /// What is not as whoever asked may expect, in words.
+    warnings: Vec<String>,
+}
+
+/// What is not as whoever asked may expect: which backends did not take the box and why, and what that means.
+pub(super) fn warnings(record: &BoxRecord) -> Vec<String> {
+    let mut words: Vec<_> = record.passed_over.iter().map(|why| format!("passed over {why}")).collect();
+    let isolation = record.guest.as_ref().and_then(|guest| guest.facts.get("isolation"));
+    if let (false, Some(backend), Some(none)) = (words.is_empty(), &record.backend, isolation)
+        && none.starts_with("no ")
+    {
+        words.push(format!(
+            "box {} is on {backend}, where nothing keeps it apart from this machine",
+            record.name
+        ));
+    }
+    words
+}
+
 /// A new box, for a person: what it is called and what to do next.
 fn told(record: &BoxRecord, took: Duration) -> String {
     let on = record.backend.as_ref().map(|backend| format!(" on {backend}")).unwrap_or_default();
@@ -88,7 +116,7 @@ fn told(record: &BoxRecord, took: Duration) -> String {
         .map(|(name, value)| format!("  {name}: {value}\n"))
         .collect();
     format!(
-        "{name} ({id}): {kind}, {size}{on}, ready in {took}\n{facts}  next: bbbox run {name} -- COMMAND",
+        "{name} ({id}): {kind}, {size}{on}, ready in {took}\n{facts}  next: `bbbox run {name} -- COMMAND`",
         name = record.name,
         id = record.id,
         kind = record.kind,

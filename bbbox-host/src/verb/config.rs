@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bbbox::config::{Applied, Draft, Stored, check_text};
+use bbbox::{
+    boxes::BackendView,
+    config::{Applied, Draft, Stored, check_text},
+};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -54,9 +57,10 @@ impl Config {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
         match self.doing {
             Doing::Show => folder::block_on(async {
-                let stored = folder::reading(common)?.configuration()?;
+                let boxes = folder::reading(common)?;
+                let stored = boxes.configuration()?;
                 let draft = stored.draft();
-                printer.answer(&draft.to_json(), || shown(&stored, &draft))
+                printer.answer(&draft.to_json(), || shown(&stored, &draft, &boxes.backends()))
             })?,
             Doing::Check { file } => {
                 let draft = read(&file)?;
@@ -86,12 +90,22 @@ impl Config {
 }
 
 /// The document as a file that can be edited and applied.
-fn shown(stored: &Stored, draft: &Draft) -> String {
+fn shown(stored: &Stored, draft: &Draft, backends: &[BackendView]) -> String {
     let head = match &stored.changed {
         Some(change) => format!("# Changed {} at {:.0}.\n", change.by, change.at),
         None => "# Nothing is configured: these are the defaults.\n".to_owned(),
     };
-    format!("{head}{}", draft.to_toml())
+    let backends: String = backends
+        .iter()
+        .filter_map(|backend| {
+            let words = match (&backend.trouble, &backend.place) {
+                (Some(trouble), _) => format!("cannot be used: {trouble}"),
+                (None, place) => place.clone()?,
+            };
+            Some(format!("# {}\n", line(&format!("{}: {words}", backend.id))))
+        })
+        .collect();
+    format!("{head}{backends}{}", draft.to_toml())
 }
 
 fn read(file: &Path) -> Result<Draft, Fault> {

@@ -1,7 +1,7 @@
 //! `bbbox kinds`: what can be acquired.
 
 use bbbox::{
-    boxes::{KindView, Kinds as View},
+    boxes::{BackendView, KindView, Kinds as View},
     kind,
 };
 use clap::Args;
@@ -10,7 +10,7 @@ use crate::{
     cli::Common,
     fault::Fault,
     folder,
-    printer::{Printer, table},
+    printer::{Printer, line, table},
     progress::Progress,
 };
 
@@ -33,11 +33,12 @@ impl Kinds {
 
 fn told(view: &View) -> String {
     let mut text = if view.kinds.is_empty() {
-        "No backend offers a kind now. Look at the backends: bbbox config show".to_owned()
+        "No backend offers a kind now. Look at the backends: `bbbox config show`".to_owned()
     } else {
         let table = table(["KIND", "PROMISE", "SIZES", "LARGEST", "OFFERED BY"], view.kinds.iter().map(row));
         format!("{table}\n\nOther words: {}", aliases(&view.kinds))
     };
+    text.push_str(&backends(&view.backends));
     for trouble in &view.troubles {
         text.push_str(&format!("\nDoes not answer: {}", crate::printer::lines(trouble)));
     }
@@ -55,6 +56,22 @@ fn row(view: &KindView) -> [String; 5] {
         view.sizes.largest.to_string(),
         view.offers.iter().map(offer).collect::<Vec<_>>().join("; "),
     ]
+}
+
+/// The backends in the order in which they are tried, and where each has its boxes.
+fn backends(backends: &[BackendView]) -> String {
+    let mut text = String::new();
+    for backend in backends.iter().filter(|backend| backend.trouble.is_none()) {
+        let off = if backend.on { "" } else { " (off)" };
+        let place = backend.place.as_ref().map(|place| format!(": {place}")).unwrap_or_default();
+        text.push_str(&format!("\n  {}", line(&format!("{}{off}{place}", backend.id))));
+    }
+    if backends.iter().filter(|backend| backend.on).count() > 1 {
+        text.push_str(
+            "\nEach counts its own boxes only: two on one machine may promise more memory than it has.",
+        );
+    }
+    if text.is_empty() { text } else { format!("\n\nBackends, in the order in which they are tried:{text}") }
 }
 
 /// The other words for the kinds that are offered.

@@ -23,7 +23,7 @@ impl List {
             let boxes = folder::reading(common)?.list()?;
             printer.answer(&boxes, || {
                 if boxes.is_empty() {
-                    return "There are no boxes. Acquire one: bbbox acquire linux".to_owned();
+                    return "There are no boxes. Acquire one: `bbbox acquire linux`".to_owned();
                 }
                 let now = Timestamp::now();
                 table(

@@ -172,7 +172,7 @@ impl Run {
 
     fn left(&self, job: Option<&JobId>, printer: Printer) -> u8 {
         if let Some(job) = job {
-            printer.note(&format!("it goes on as a job: bbbox job wait {} {job}", self.name));
+            printer.note(&format!("it goes on as a job: `bbbox job wait {} {job}`", self.name));
         }
         STILL_RUNS
     }

@@ -39,6 +39,9 @@ fn told(now: &Now) -> String {
     add("becomes", record.resize_to.map(|size| size.to_string()));
     add("backend", record.backend.as_ref().map(ToString::to_string));
     add("host", record.host.clone());
+    for why in &record.passed_over {
+        add("passed over", Some(why.clone()));
+    }
     add("power", now.power.map(|power| power.to_string()));
     add("not known", now.power_trouble.clone());
     add("thread", record.thread.as_ref().map(ToString::to_string));

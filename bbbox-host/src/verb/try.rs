@@ -22,6 +22,7 @@ use crate::{
     folder,
     printer::{Printer, line},
     progress::{Progress, settle},
+    signals::Ends,
     words,
 };
 
@@ -45,6 +46,8 @@ const COPIED: u64 = 4 << 20;
 struct Report {
     backend: Option<BackendId>,
     steps: Vec<Step>,
+    /// What is not as whoever tries may expect, in words.
+    warnings: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -69,6 +72,7 @@ impl Try {
             let able = steps.choose(self.on.as_ref()).await?;
             let began = Instant::now();
             let handle = steps.acquire(&able).await?;
+            let mut ends = Ends::listen();
             // From here on whatever fails, this program's own output too, the box is given back first.
             let used = tokio::select! {
                 biased;
@@ -77,7 +81,7 @@ impl Try {
                     steps.use_it(&handle).await.map(|()| backend)
                 } => used,
                 // What was made is taken back all the same.
-                _ = tokio::signal::ctrl_c() => Err(Error::cancelled("the try was interrupted").into()),
+                () = ends.next() => Err(Error::cancelled("the try was interrupted").into()),
             };
             let released = steps.release(&handle).await;
             let backend = used.and_then(|backend| released.map(|()| backend))?;
@@ -111,9 +115,26 @@ impl Steps<'_> {
         Ok(())
     }
 
+    /// Says each of `words` that was not said yet.
+    fn warn(&mut self, words: impl IntoIterator<Item = String>) {
+        for words in words {
+            if !self.report.warnings.contains(&words) {
+                self.printer.warn(&words);
+                self.report.warnings.push(words);
+            }
+        }
+    }
+
     /// The backends that offer plain Linux and answer, in order. The first one's image is built where it is missing.
     async fn choose(&mut self, only: Option<&BackendId>) -> Result<Vec<BackendId>, Fault> {
         let began = Instant::now();
+        let there = self.boxes.backends();
+        if let Some(only) = only.filter(|only| there.iter().all(|backend| backend.id != **only)) {
+            let names: Vec<_> = there.iter().map(|backend| backend.id.as_str()).collect();
+            return Err(Error::invalid(format!("there is no backend {only}"))
+                .fix(format!("use one of {}, or leave --on out", names.join(", ")))
+                .into());
+        }
         let kinds = self.boxes.kinds().await;
         let kind = KindId::parse("linux")?;
         let offers =
@@ -132,9 +153,9 @@ impl Steps<'_> {
                 passed.push(format!("{backend}: {}", fault.one_line()));
                 continue;
             }
-            let why =
-                if passed.is_empty() { String::new() } else { format!("; not {}", passed.join("; not ")) };
+            let why: String = passed.iter().map(|why| format!("; passed over {why}")).collect();
             self.done("choose", began.elapsed(), format!("{backend}{why}"))?;
+            self.warn(passed.into_iter().map(|why| format!("passed over {why}")));
             return Ok(able[at..].to_vec());
         }
         Err(Error::unavailable("no backend can make a Linux box now")
@@ -167,6 +188,7 @@ impl Steps<'_> {
         let record = handle.record()?;
         let backend = record.backend.clone().ok_or_else(|| Error::failed("the new box names no backend"))?;
         self.report.backend = Some(backend.clone());
+        self.warn(super::acquire::warnings(&record));
         let facts = record.guest.iter().flat_map(|guest| &guest.facts);
         let facts: String = facts.map(|(name, value)| format!(", {name} {value}")).collect();
         let said = format!("{} on {backend} with {}{facts}", record.name, record.size);

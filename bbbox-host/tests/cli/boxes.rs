@@ -1,13 +1,10 @@
 //! A box's life through the command, and what happens to two commands on one folder.
 
-use std::{
-    io::{BufRead, BufReader},
-    process::Stdio,
-};
+use std::process::Stdio;
 
 use bbbox::boxes::Boxes;
 
-use crate::{Folder, signal};
+use crate::Folder;
 
 #[test]
 fn each_verb_of_a_life_prints_one_value_for_a_program() {
@@ -88,18 +85,5 @@ fn the_first_command_does_the_main_job_and_leaves_no_box() {
     let steps: Vec<_> = report["steps"].as_array().unwrap().iter().map(|step| &step["step"]).collect();
     assert_eq!(steps.first().and_then(|step| step.as_str()), Some("choose"));
     assert_eq!(steps.last().and_then(|step| step.as_str()), Some("release"));
-    assert_eq!(folder.json(&["list"]), serde_json::json!([]));
-}
-
-#[test]
-fn a_try_that_is_interrupted_leaves_no_box() {
-    let folder = Folder::new();
-    let mut child = folder.spawn(&["try", "--on", "local"], Stdio::null());
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    while !lines.next().unwrap().unwrap().starts_with("acquire ") {}
-    signal(&child, "INT");
-    let rest: Vec<_> = lines.map(Result::unwrap).collect();
-    assert_eq!(child.wait().unwrap().code(), Some(9));
-    assert!(rest.last().is_some_and(|line| line.starts_with("release ")), "{rest:?}");
     assert_eq!(folder.json(&["list"]), serde_json::json!([]));
 }

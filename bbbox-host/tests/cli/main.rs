@@ -5,8 +5,10 @@
 
 mod arguments;
 mod boxes;
+mod choice;
 mod config;
 mod copies;
+mod ends;
 mod jobs;
 
 use std::{
@@ -40,7 +42,12 @@ impl Folder {
 
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bbbox"));
-        command.args(words).env("BBBOX_DATA", self.path()).env_remove("BBBOX_LOG").stdin(Stdio::null());
+        command
+            .args(words)
+            .env("BBBOX_DATA", self.path())
+            .env_remove("BBBOX_LOG")
+            .env_remove("DOCKER_HOST")
+            .stdin(Stdio::null());
         command
     }
 
