@@ -1,6 +1,6 @@
 # Takes files into the box; verify.sh comes before it, and before that:
 #   bb_target = the target, bb_dir and bb_last = its parent and its last part, bb_name = the source's name,
-#   bb_stage = a name that nobody guesses, bb_kind = file or dir, bb_size = a file's size
+#   bb_stage = a name that nobody guesses, bb_kind = file or dir
 # It says `ready UID GID STAGE` and then takes, a line each:
 #   tar   a tar stream follows: d is what is copied, m the list that checks and places it
 #   go    it was unpacked into STAGE by other means; `absent` answers that it is not there
@@ -25,23 +25,6 @@ trap 'cd /; rm -rf -- "$bb_stage"' 0
 trap 'exit 1' HUP INT TERM PIPE
 cd "$bb_stage" || exit 1
 printf 'ready %s %s %s\n' "$(id -u)" "$(id -g)" "$bb_stage"
-# Sums what is in the file by now, and what comes, up to the size that it will have.
-bb_growing() {
-  until [ -r d ]; do [ -d "$bb_stage" ] || exit; sleep 0.05 || sleep 1; done
-  exec 4<d
-  while [ -d "$bb_stage" ]; do
-    # The size is read before the bytes: what is then read is at least that much.
-    set -- $(ls -ln d); cat <&4
-    [ "$5" -lt "$bb_size" ] || break
-    sleep 0.05 || sleep 1
-  done
-}
-bb_early=
-if [ $bb_kind = file ] && [ "$bb_size" -ge 4194304 ]; then
-  # shellcheck disable=SC2119
-  { bb_growing | bb_fast | cut -c1-64 >s; } </dev/null >/dev/null 2>&1 &
-  bb_early=$!
-fi
 while :; do
   read -r bb_x || {
     # Other means may still be at work when this side learns that the copy is off. Were STAGE gone they would make it
@@ -53,10 +36,6 @@ while :; do
   go) [ ! -f m ] || break; echo absent;;
   esac
 done
-# A large file was summed while it came; only a sum that differs is worth a second look.
-if [ -n "$bb_early" ]; then
-  bb_large() { wait "$bb_early"; bb_got=; read -r bb_got <s; [ "$bb_got" = "$1" ] || bb_one "$@"; }
-fi
 bb_all=; bb_place() { :; }
 [ -f m ] || bb_fail 6 'what was sent is not complete'
 . ./m

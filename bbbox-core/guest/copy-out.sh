@@ -1,7 +1,7 @@
 # Gives files from the box; verify.sh comes before it, and before that bb_source = what to give.
 # It says `ready KIND SIZE PATH`, KIND one of file, dir and link, and then takes, a line each:
 #   tar   a tar stream goes to stdout
-#   sum   for a file: its sum goes to stderr, as `bb_hash SUM`
+#   sum   for a file: its sum goes to stderr, as `bb_sum CRC SIZE`
 #   list  up to the end of stdin comes a list that checks what arrived against the files here
 # shellcheck shell=sh disable=SC2034,SC2046,SC2086,SC2154,SC2209
 [ -e "$bb_source" ] || [ -L "$bb_source" ] || bb_fail 3 "there is no $bb_source in the box"
@@ -19,8 +19,8 @@ else bb_fail 4 "$bb_source is neither a file nor a directory"; fi
 printf 'ready %s %s %s\n' $bb_kind "$bb_size" "$bb_path"
 while read -r bb_x; do
   case $bb_x in
-  # Two at once: the sum of a large file takes as long as its way out.
-  sum) { bb_x=$(bb_fast <"./$bb_source" | cut -c1-64); printf 'bb_hash %s\n' "$bb_x" >&2; } </dev/null >/dev/null &;;
+  # Beside the stream, which a large file takes long for.
+  sum) { bb_x=$(bb_sum <"./$bb_source"); printf 'bb_sum %s\n' "$bb_x" >&2; } </dev/null >/dev/null &;;
   tar)
     case $bb_kind in
     dir) tar -cf - . </dev/null;;

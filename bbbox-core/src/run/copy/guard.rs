@@ -192,8 +192,8 @@ impl Guard {
         }
         let Some(sum) = sum else { return Ok(()) };
         let words = self.words().await;
-        match words.lines().find_map(|line| line.strip_prefix("bb_hash ")) {
-            Some(said) if said == hex::encode(sum) => Ok(()),
+        match words.lines().find_map(|line| line.strip_prefix("bb_sum ")) {
+            Some(said) if said == sum.to_string() => Ok(()),
             Some(_) => Err(Fault::Here(
                 Error::failed("the file is not the same in the box: it changed while it was copied")
                     .fix("copy it again"),

@@ -1,12 +1,48 @@
 //! The list that the box checks files by: shell text of sums and names, made here and run there.
 
+use std::fmt;
+
 use crate::{error::Result, run::posix};
 
-/// The SHA-256 of a file.
-pub(super) type Sum = [u8; 32];
+/// What a file is checked by: its CRC and its size, as POSIX `cksum` has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sum {
+    pub(super) crc: u32,
+    pub(super) size: u64,
+}
 
-/// Files from this size on are summed by what is fastest for large ones.
-const LARGE: u64 = 4 << 20;
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.crc, self.size)
+    }
+}
+
+/// A sum of bytes as they pass.
+pub(super) struct Summing {
+    crc: crc_fast::Digest,
+    size: u64,
+}
+
+impl Summing {
+    pub(super) fn new() -> Self {
+        Self { crc: crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Cksum), size: 0 }
+    }
+
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        self.crc.update(bytes);
+        self.size += bytes.len() as u64;
+    }
+
+    pub(super) fn finish(mut self) -> Sum {
+        // POSIX: the size counts too, its lowest byte first and without zero bytes at its end.
+        let size = self.size.to_le_bytes();
+        let significant = size.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
+        self.crc.update(&size[..significant]);
+        // The CRC has 32 bits, whatever the type that holds it.
+        Sum { crc: self.crc.finalize() as u32, size: self.size }
+    }
+}
+
 /// How many files go into one command line, and how many bytes of names.
 const MOST: usize = 200;
 const MOST_BYTES: usize = 60_000;
@@ -21,21 +57,16 @@ pub(super) struct List {
 
 impl List {
     /// Adds one file by its name below the directory where the list is run.
-    pub(super) fn file(&mut self, name: &[u8], size: u64, sum: &Sum) -> Result<()> {
-        let sum = hex::encode(sum);
-        let odd = name.iter().any(|b| matches!(b, b'\n' | b'\r' | b'\\'));
-        if size >= LARGE || odd {
-            let word = if size >= LARGE { "bb_large " } else { "bb_one " };
-            self.text.extend_from_slice(word.as_bytes());
-            self.text.extend_from_slice(sum.as_bytes());
-            self.text.push(b' ');
+    pub(super) fn file(&mut self, name: &[u8], sum: Sum) -> Result<()> {
+        if name.iter().any(|b| matches!(b, b'\n' | b'\r' | b'\\')) {
+            self.text.extend_from_slice(format!("bb_one '{sum}' ").as_bytes());
             posix::put_word(&mut self.text, name)?;
             self.text.push(b'\n');
             return Ok(());
         }
         self.names.push(b' ');
         posix::put_word(&mut self.names, name)?;
-        self.sums.push(sum);
+        self.sums.push(sum.to_string());
         if self.sums.len() == MOST || self.names.len() > MOST_BYTES {
             self.flush();
         }
@@ -111,5 +142,31 @@ impl Places {
         text.append(&mut self.text);
         text.extend_from_slice(b"}\n");
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Write,
+        process::{Command, Stdio},
+    };
+
+    use super::Summing;
+
+    /// Sizes around the bytes that the size itself adds.
+    #[test]
+    fn a_sum_is_what_cksum_says() {
+        for size in [0, 1, 3, 255, 256, 65_535, 65_536, 1 << 20, (1 << 24) + 5] {
+            let bytes: Vec<u8> =
+                (0..size).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+            let mut sum = Summing::new();
+            bytes.chunks(1000).for_each(|some| sum.update(some));
+            let mut cksum =
+                Command::new("cksum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            cksum.stdin.take().unwrap().write_all(&bytes).unwrap();
+            let said = String::from_utf8(cksum.wait_with_output().unwrap().stdout).unwrap();
+            assert_eq!(sum.finish().to_string(), said.trim());
+        }
     }
 }

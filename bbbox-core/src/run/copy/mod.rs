@@ -1,6 +1,6 @@
 //! Files and directories, in and out.
 //!
-//! What is copied goes as one tar stream into a directory of its own, is checked there by SHA-256 against the
+//! What is copied goes as one tar stream into a directory of its own, is checked there by CRC and size against the
 //! source, and only then takes its place, each file by one rename: a copy that is cut off leaves the old files and
 //! nothing else. One process in the box guards the directory for as long as the copy lasts; where the transport
 //! has a faster way for the bytes, the guard only looks whether they arrived where commands see them.
@@ -214,14 +214,11 @@ fn in_script(remote: &[u8], name: &[u8], stage: &str, tree: &Tree) -> Result<Vec
         None => (&b"."[..], trimmed),
     };
     let kind = if tree.is_dir { "dir" } else { "file" };
-    let size = tree.bytes.to_string();
     let mut script = Vec::new();
     let words = [("bb_target", trimmed), ("bb_dir", dir), ("bb_last", last), ("bb_name", name)];
-    for (variable, value) in words.into_iter().chain([
-        ("bb_stage", stage.as_bytes()),
-        ("bb_kind", kind.as_bytes()),
-        ("bb_size", size.as_bytes()),
-    ]) {
+    for (variable, value) in
+        words.into_iter().chain([("bb_stage", stage.as_bytes()), ("bb_kind", kind.as_bytes())])
+    {
         script.extend_from_slice(variable.as_bytes());
         script.push(b'=');
         posix::put_word(&mut script, value)?;

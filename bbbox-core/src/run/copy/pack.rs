@@ -9,11 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ring::digest::{Context, SHA256};
 use tar::{Builder, EntryType, Header};
 
 use super::{
-    list::{List, Places, Sum},
+    list::{List, Places, Sum, Summing},
     pipe::Pieces,
 };
 use crate::error::{Error, Result};
@@ -138,8 +137,8 @@ impl Tree {
             return tar.append_data(&mut header, name, io::empty()).map_err(not_sent);
         }
         let path = self.path(&item.below);
-        // The box reads a single file while it comes, when it may belong to another user yet.
-        let mode = if self.is_dir { mode } else { mode | 0o444 };
+        // The box reads it to check it, and gives a single file its own mode after that.
+        let mode = if self.is_dir { mode } else { mode | 0o400 };
         let mut header = header(owner, EntryType::Regular, mode, at);
         header.set_size(item.meta.len());
         let file = File::open(&path).map_err(|error| unread(&path, error))?;
@@ -148,11 +147,11 @@ impl Tree {
             Some(error) => unread(&path, error),
             None => not_sent(error),
         })?;
-        let (sum, read) = file.finish();
-        if read != item.meta.len() {
+        let sum = file.finish();
+        if sum.size != item.meta.len() {
             return Err(Error::failed(format!("{} changed while it was copied", path.display())));
         }
-        list.file(name.as_os_str().as_bytes(), read, &sum)
+        list.file(name.as_os_str().as_bytes(), sum)
     }
 }
 
@@ -196,20 +195,17 @@ fn header((uid, gid): (u64, u64), kind: EntryType, mode: u32, mtime: u64) -> Hea
 /// A reader that sums what passes.
 pub(super) struct Summed<R> {
     from: R,
-    sum: Context,
-    read: u64,
+    sum: Summing,
     failed: Option<io::Error>,
 }
 
 impl<R: Read> Summed<R> {
     pub(super) fn new(from: R) -> Self {
-        Self { from, sum: Context::new(&SHA256), read: 0, failed: None }
+        Self { from, sum: Summing::new(), failed: None }
     }
 
-    pub(super) fn finish(self) -> (Sum, u64) {
-        let mut sum = Sum::default();
-        sum.copy_from_slice(self.sum.finish().as_ref());
-        (sum, self.read)
+    pub(super) fn finish(self) -> Sum {
+        self.sum.finish()
     }
 }
 
@@ -221,7 +217,6 @@ impl<R: Read> Read for Summed<R> {
                 Some(error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error));
         })?;
         self.sum.update(&into[..n]);
-        self.read += n as u64;
         Ok(n)
     }
 }

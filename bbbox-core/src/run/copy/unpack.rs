@@ -75,7 +75,7 @@ pub(super) struct Stage {
     is_dir: bool,
     /// Directories with their modes; the top is the empty path.
     dirs: BTreeMap<PathBuf, u32>,
-    files: BTreeMap<PathBuf, (Sum, u64)>,
+    files: BTreeMap<PathBuf, Sum>,
     links: BTreeSet<PathBuf>,
     pub(super) skipped: Vec<PathBuf>,
     /// Bytes of names so far.
@@ -110,7 +110,7 @@ impl Stage {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.files.values().map(|(_, size)| size).sum()
+        self.files.values().map(|sum| sum.size).sum()
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -119,14 +119,14 @@ impl Stage {
 
     /// The sum of the one file.
     pub(super) fn only_sum(&self) -> Option<Sum> {
-        self.files.values().next().map(|(sum, _)| *sum)
+        self.files.values().next().copied()
     }
 
     /// The list by which the box checks what arrived here.
     pub(super) fn list(&self) -> Result<Vec<u8>> {
         let mut list = List::default();
-        for (path, (sum, size)) in &self.files {
-            list.file(&[b"./", path.as_os_str().as_bytes()].concat(), *size, sum)?;
+        for (path, sum) in &self.files {
+            list.file(&[b"./", path.as_os_str().as_bytes()].concat(), *sum)?;
         }
         Ok(list.finish(b""))
     }

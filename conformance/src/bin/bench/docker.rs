@@ -198,8 +198,14 @@ async fn copy(session: &Session, container: &str, folder: &Path, tell: &mut dyn 
     let (sent, returned) = (file.display().to_string(), folder.join("back-cp").display().to_string());
     let inside = format!("{container}:/home/box/cp");
     for _ in 0..5 {
+        // To where nothing is yet, on both sides: `docker cp` deletes what is there first, and we put a file in its place
+        // by a rename, which ext4 answers only once the new one is on the disk.
+        succeeds(session, &JobSpec::script("rm -f ours cp; sync")).await?;
         ours_in.push(timed(session.copy_in(&file, "ours", &|_, _| {})).await?);
         theirs_in.push(timed(succeed("docker", &["cp", &sent, &inside])).await?);
+        for old in [&back, &folder.join("back-cp")] {
+            let _ = tokio::fs::remove_file(old).await;
+        }
         ours_out.push(timed(session.copy_out("ours", &back, &|_, _| {})).await?);
         theirs_out.push(timed(succeed("docker", &["cp", &inside, &returned])).await?);
     }
