@@ -26,13 +26,18 @@ struct Way {
     noted: bool,
 }
 
+impl Way {
+    /// The box's record, if its holder may still see it.
+    fn record(&self) -> Result<BoxRecord> {
+        let record = self.world.record(&self.box_id)?;
+        if self.caller.may_see(&record) { Ok(record) } else { Err(no_such_box(self.box_id.as_str())) }
+    }
+}
+
 #[async_trait]
 impl Dial for Way {
     async fn dial(&self) -> Result<Arc<dyn Transport>> {
-        let record = self.world.record(&self.box_id)?;
-        if !self.caller.may_see(&record) {
-            return Err(no_such_box(self.box_id.as_str()));
-        }
+        let record = self.record()?;
         let guest = record.guest.as_ref().ok_or_else(|| {
             Error::unavailable(format!("box {} has no guest yet", record.name)).fix("wait until it is made")
         })?;
@@ -44,6 +49,13 @@ impl Dial for Way {
             switch.start(guest).await?;
         }
         Ok(self.world.backend_of(&record)?.reach(guest).await?.command)
+    }
+
+    fn allowed(&self) -> Result<()> {
+        match self.caller {
+            Caller::Thread(_) => self.record().map(drop),
+            Caller::Person | Caller::Command => Ok(()),
+        }
     }
 
     async fn came_out(&self, error: Option<&Error>) {

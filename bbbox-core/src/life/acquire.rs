@@ -192,7 +192,7 @@ pub(super) async fn release_guest(world: &World, box_id: &BoxId) -> Result<()> {
     if crate::simulation::is(crate::simulation::Bug::NothingUndone) {
         return Ok(());
     }
-    world.runners.close(box_id);
+    world.runners.forget(box_id);
     world.backend_of(&record)?.release(guest, &release::Quiet).await.map(drop)
 }
 

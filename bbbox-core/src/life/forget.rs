@@ -63,7 +63,7 @@ async fn forget(cx: Context, world: Arc<World>, args: Forget) -> Result<(), Halt
         })
         .await?;
     if dropped {
-        world.runners.close(id);
+        world.runners.forget(id);
         world.note(id, "forgotten", &args.by, "its record was dropped; nothing was deleted");
     }
     Ok(())

@@ -147,7 +147,7 @@ fn begin<A: Serialize>(
 /// Whether nobody wants a guest of the operation's box any more: it was released, or never came to be.
 pub(crate) fn gives_up(operation: &Summary) -> bool {
     match operation.kind.as_str() {
-        release::KIND => operation.state == State::Done,
+        release::KIND => release::released(operation),
         acquire::KIND => matches!(operation.state, State::Failed | State::Cancelled),
         _ => false,
     }

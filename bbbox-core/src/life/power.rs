@@ -45,7 +45,7 @@ pub(crate) fn begin_start(
     can_switch(world, box_id)?;
     let args = Switching { box_id: box_id.clone(), by: asked.by.clone() };
     let now = world.env.now();
-    let id = super::begin(journal, Opening::new(START, box_id, asked, &args), |tx, _| {
+    super::begin(journal, Opening::new(START, box_id, asked, &args), |tx, _| {
         let record = open_to_switching(tx, box_id)?;
         if again {
             if !may_start_again(&record, now) {
@@ -56,10 +56,9 @@ pub(crate) fn begin_start(
             }
             records::change(tx, box_id, |r| r.started_again = Some(now))?;
         }
+        world.note(box_id, "start-asked", &asked.by, "");
         Ok(())
-    })?;
-    world.note(box_id, "start-asked", &asked.by, "");
-    Ok(id)
+    })
 }
 
 /// Begins to stop `box_id`.
@@ -71,11 +70,11 @@ pub(crate) fn begin_stop(
 ) -> Result<OperationId> {
     can_switch(world, box_id)?;
     let args = Switching { box_id: box_id.clone(), by: asked.by.clone() };
-    let id = super::begin(journal, Opening::new(STOP, box_id, asked, &args), |tx, _| {
-        open_to_switching(tx, box_id).map(drop)
-    })?;
-    world.note(box_id, "stop-asked", &asked.by, "");
-    Ok(id)
+    super::begin(journal, Opening::new(STOP, box_id, asked, &args), |tx, _| {
+        open_to_switching(tx, box_id)?;
+        world.note(box_id, "stop-asked", &asked.by, "");
+        Ok(())
+    })
 }
 
 fn open_to_switching(tx: &Connection, box_id: &BoxId) -> Result<BoxRecord> {

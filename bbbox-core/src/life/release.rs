@@ -5,13 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Asked, Opening};
 use crate::{
     backend::ReleaseHooks,
     error::{Error, Result},
     id::{BoxId, OperationId, ThreadId},
-    journal::{Attempt, Context, Ended, Halt, Journal, JournalBuilder, State},
+    journal::{Attempt, Context, Ended, Halt, Journal, JournalBuilder, State, Summary},
     record::{BoxRecord, BoxState},
     records,
     world::World,
@@ -52,6 +53,16 @@ struct Release {
     only: If,
 }
 
+/// Whether a release deletes its box whatever it finds.
+fn is_for_good(operation: &Summary) -> bool {
+    serde_json::from_value(operation.args["only"].clone()).is_ok_and(|only: If| only == If::Always)
+}
+
+/// Whether a release that is done has left no box: one whose condition did not hold says `false`.
+pub(super) fn released(operation: &Summary) -> bool {
+    operation.state == State::Done && operation.result != Some(Value::Bool(false))
+}
+
 /// Begins to release `box_id`. Whatever is under way on it is cancelled first, when somebody asked for the release.
 pub(crate) fn begin(
     journal: &Journal,
@@ -60,26 +71,36 @@ pub(crate) fn begin(
     asked: &Asked,
     only: If,
 ) -> Result<OperationId> {
+    let mut ended_acquire = false;
     for operation in journal.live(box_id)? {
         let stuck = matches!(operation.state, State::Unknown | State::Suspended);
-        if operation.kind == KIND && !stuck {
+        let releases = operation.kind == KIND && !stuck;
+        // One with a condition may yet find that it does not hold: it is no answer to somebody who wants the box gone.
+        if releases && (only != If::Always || is_for_good(&operation)) {
             return Ok(operation.id);
         }
-        if only == If::Always || stuck {
-            journal.cancel(&operation.id)?;
+        let taken_back = if only == If::Always || stuck { journal.cancel(&operation.id)? } else { false };
+        ended_acquire |= taken_back && operation.kind == super::acquire::KIND;
+        // What can no longer be taken back deletes the guest, whatever its condition was.
+        if releases && !taken_back {
+            return Ok(operation.id);
         }
     }
     let args = Release { box_id: box_id.clone(), by: asked.by.clone(), only };
     let opening = Opening::new(KIND, box_id, asked, &args).over_unknown();
-    let id = super::begin(journal, opening, |tx, _| {
-        let record = super::record_in(tx, box_id)?;
-        if args.only.holds(&record) {
-            return Ok(());
+    super::begin(journal, opening, |tx, _| {
+        let record = match records::get(tx, box_id)? {
+            Some(record) => record,
+            // The acquire has taken it with it already: that is what was asked for.
+            None if ended_acquire => return Ok(()),
+            None => return Err(crate::world::no_such_box(box_id.as_str())),
+        };
+        if !args.only.holds(&record) {
+            return Err(Error::refused(format!("box {} is not to be released any more", record.name)));
         }
-        Err(Error::refused(format!("box {} is not to be released any more", record.name)))
-    })?;
-    world.note(box_id, "release-asked", &asked.by, "");
-    Ok(id)
+        world.note(box_id, "release-asked", &asked.by, "");
+        Ok(())
+    })
 }
 
 pub(super) fn register(builder: JournalBuilder, world: &Arc<World>) -> JournalBuilder {
@@ -87,27 +108,42 @@ pub(super) fn register(builder: JournalBuilder, world: &Arc<World>) -> JournalBu
     builder.operation(KIND, 1, move |cx, args| release(cx, Arc::clone(&world), args))
 }
 
-async fn release(cx: Context, world: Arc<World>, args: Release) -> Result<(), Halt> {
+/// Whether there is no box any more.
+async fn release(cx: Context, world: Arc<World>, args: Release) -> Result<bool, Halt> {
     let id = &args.box_id;
     // An acquire that was cancelled for this has taken its record with it; and what was true when this was asked
     // for may be so no longer.
     let found = cx
         .write("releasing", |tx| {
-            let Some(record) = records::get(tx, id)?.filter(|record| args.only.holds(record)) else {
-                return Ok(None);
-            };
+            let Some(record) = records::get(tx, id)? else { return Ok(Found::NoBox) };
+            if !args.only.holds(&record) {
+                return Ok(Found::NotToRelease);
+            }
             records::change(tx, id, |r| r.turn(BoxState::Releasing))?;
-            Ok(Some(record.state))
+            Ok(Found::Was(record.state))
         })
         .await?;
-    let Some(was) = found else { return Ok(()) };
+    let was = match found {
+        Found::NoBox => return Ok(true),
+        Found::NotToRelease => return Ok(false),
+        Found::Was(state) => state,
+    };
     world.runners.close(id);
     cx.progress("deleting its guest", None);
     let again = was == BoxState::Releasing;
     cx.step("release").run(async |at| give_back(&world, id, at, again).await).await?;
     cx.write("forget", |tx| records::delete(tx, id)).await?;
+    world.runners.forget(id);
     world.note(id, "released", &args.by, "");
-    Ok(())
+    Ok(true)
+}
+
+/// What a release finds in its turn.
+#[derive(Debug, Serialize, Deserialize)]
+enum Found {
+    NoBox,
+    NotToRelease,
+    Was(BoxState),
 }
 
 /// `again`: an earlier release may have done it. Then the guest is asked for first, and is not deleted twice.

@@ -60,19 +60,19 @@ pub(crate) struct Rename {
 
 /// Begins to rename a box. Until that is settled it has both names.
 pub(crate) fn begin(journal: &Journal, world: &World, rename: &Rename, asked: &Asked) -> Result<OperationId> {
-    let id = super::begin(journal, Opening::new(KIND, &rename.box_id, asked, rename), |tx, _| {
+    super::begin(journal, Opening::new(KIND, &rename.box_id, asked, rename), |tx, _| {
         let record = super::record_in(tx, &rename.box_id)?;
         if !matches!(record.state, BoxState::Ready | BoxState::Stopped) {
             return Err(Error::new(ErrorKind::Busy, format!("box {} is {}", record.name, record.state))
                 .fix("rename it when it is ready or stopped"));
         }
         match &rename.change {
-            Change::Name(name) => records::take_name(tx, name, &rename.box_id),
-            Change::Thread(_) => Ok(()),
+            Change::Name(name) => records::take_name(tx, name, &rename.box_id)?,
+            Change::Thread(_) => {}
         }
-    })?;
-    world.note(&rename.box_id, "rename-asked", &asked.by, rename.change.words());
-    Ok(id)
+        world.note(&rename.box_id, "rename-asked", &asked.by, rename.change.words());
+        Ok(())
+    })
 }
 
 pub(super) fn register(builder: JournalBuilder, world: &Arc<World>) -> JournalBuilder {

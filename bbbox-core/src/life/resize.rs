@@ -41,13 +41,15 @@ pub(crate) fn begin(journal: &Journal, world: &World, resize: &Resize, asked: &A
         return Err(must_stop(&record));
     }
     let opening = Opening::new(KIND, &resize.box_id, asked, resize);
-    let id = super::begin(journal, opening, |tx, _| match super::record_in(tx, &resize.box_id)?.state {
-        BoxState::Ready | BoxState::Stopped => Ok(()),
+    super::begin(journal, opening, |tx, _| match super::record_in(tx, &resize.box_id)?.state {
+        BoxState::Ready | BoxState::Stopped => {
+            let sizes = format!("from {} to {}", record.size, resize.size);
+            world.note(&resize.box_id, "resize-asked", &asked.by, sizes);
+            Ok(())
+        }
         state => Err(Error::new(ErrorKind::Busy, format!("box {} is {state}", record.name))
             .fix("resize it when it is ready or stopped")),
-    })?;
-    world.note(&resize.box_id, "resize-asked", &asked.by, format!("from {} to {}", record.size, resize.size));
-    Ok(id)
+    })
 }
 
 pub(super) fn register(builder: JournalBuilder, world: &Arc<World>) -> JournalBuilder {

@@ -29,6 +29,13 @@ pub(crate) trait Dial: Send + Sync {
     /// - *Errors*: `Gone`, `Refused` when the box is stopped, `Unavailable`.
     async fn dial(&self) -> Result<Arc<dyn Transport>>;
 
+    /// Whether who holds the session may still reach in: boxes are handed on, and runners are shared.
+    ///
+    /// - *Errors*: `Gone`.
+    fn allowed(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Hears how each call of a session came out: of kind `Unavailable` when the box does not answer.
     async fn came_out(&self, error: Option<&Error>) {
         let _ = error;
@@ -90,8 +97,16 @@ impl Runners {
         Session::new(Arc::clone(&self.0.env), slot, dial)
     }
 
-    /// Closes the runner of a box that is stopped or released. Its jobs are not touched.
+    /// Closes the runner of a box that is stopped or handed on, and has each session look again whether its holder
+    /// may reach in. Jobs are not touched.
     pub(crate) fn close(&self, id: &BoxId) {
+        if let Some(slot) = lock(&self.0.boxes).get(id) {
+            slot.give_up();
+        }
+    }
+
+    /// As [`Self::close`], for a box that is no more.
+    pub(crate) fn forget(&self, id: &BoxId) {
         if let Some(slot) = lock(&self.0.boxes).remove(id) {
             slot.give_up();
         }
@@ -119,6 +134,8 @@ pub(super) struct Slot {
     /// Starts that were begun: whoever waited through one that failed shares its error.
     round: std::sync::atomic::AtomicU64,
     notes: Mutex<Notes>,
+    /// Counts how often the runner was closed from outside.
+    closes: tokio::sync::watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -171,7 +188,13 @@ impl Slot {
         }
     }
 
+    /// Wakes at each close from outside.
+    pub(super) fn closes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.closes.subscribe()
+    }
+
     fn give_up(&self) {
+        self.closes.send_modify(|count| *count += 1);
         if let Some(runner) = lock(&self.current).take() {
             runner.shared.give_up();
         }

@@ -63,9 +63,24 @@ impl Session {
         Self { env, slot, dial }
     }
 
-    /// What every call passes through, so that whoever keeps the box's record hears whether the box answers.
+    /// What every call passes through: it ends when the box is handed to somebody else meanwhile, and whoever keeps
+    /// the box's record hears whether the box answers.
     pub(super) async fn contact<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let result = call.await;
+        let mut closes = self.slot.closes();
+        let handed_on = async {
+            loop {
+                // The slot lives as long as this session.
+                let _ = closes.changed().await;
+                if let Err(error) = self.dial.allowed() {
+                    return error;
+                }
+            }
+        };
+        let result = tokio::select! {
+            biased;
+            error = handed_on => Err(error),
+            result = call => result,
+        };
         self.dial.came_out(result.as_ref().err()).await;
         result
     }
@@ -402,7 +417,10 @@ impl Session {
     }
 
     pub(super) async fn runner(&self) -> Result<Arc<Runner>> {
-        self.slot.runner(&self.env, &*self.dial).await
+        let runner = self.slot.runner(&self.env, &*self.dial).await?;
+        // After it was found: another session may have started it. A box that is handed on from now on closes it.
+        self.dial.allowed()?;
+        Ok(runner)
     }
 
     /// The transport, for what needs streams of its own.

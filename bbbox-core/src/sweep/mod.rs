@@ -15,6 +15,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub(crate) use plan::may_start_again;
 pub(crate) use probe::{due as probe_due, keep_asking};
@@ -242,7 +243,10 @@ async fn act(world: &Arc<World>, journal: &Arc<Journal>, action: &Action) -> Res
             return Ok(if changed { vec![action.to_string()] } else { Vec::new() });
         }
         Action::Release { box_id, only, why } => {
-            life::begin_release(journal, world, box_id, &asked(why), only.clone())?
+            let operation = life::begin_release(journal, world, box_id, &asked(why), only.clone())?;
+            // Meanwhile the box may have become one to keep.
+            let released = finish(world, journal, &operation).await? != Value::Bool(false);
+            return Ok(if released { vec![action.to_string()] } else { Vec::new() });
         }
         Action::StartAgain { box_id } => {
             life::begin_start(journal, world, box_id, &asked("it stopped by itself"), true)?
@@ -259,8 +263,8 @@ async fn act(world: &Arc<World>, journal: &Arc<Journal>, action: &Action) -> Res
     Ok(vec![action.to_string()])
 }
 
-async fn finish(world: &World, journal: &Journal, operation: &OperationId) -> Result<()> {
-    within(&*world.env, OPERATION, journal.wait(operation)).await.map(drop)
+async fn finish(world: &World, journal: &Journal, operation: &OperationId) -> Result<Value> {
+    within(&*world.env, OPERATION, journal.wait(operation)).await
 }
 
 /// Tells a thread that its box is gone, and starts a box again that had stopped without choosing to.
