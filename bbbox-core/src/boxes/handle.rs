@@ -172,6 +172,15 @@ impl BoxHandle {
     /// # Errors
     /// `Invalid` for a size its kind does not allow, `NoCapacity`, `Refused` where its provider cannot.
     pub async fn resize(&self, size: &SizeChoice) -> Result<()> {
+        let operation = self.begin_resize(size)?;
+        self.boxes.wait(&operation).await
+    }
+
+    /// Begins to give the box another size.
+    ///
+    /// # Errors
+    /// As [`Self::resize`], as far as it is known at once.
+    pub fn begin_resize(&self, size: &SizeChoice) -> Result<OperationId> {
         self.may_change()?;
         let record = self.record()?;
         let kind = standard(&record.kind)
@@ -181,9 +190,7 @@ impl BoxHandle {
         size.disk_mib = size.disk_mib.or(record.size.disk_mib);
         let asked = self.asked();
         let resize = Resize { box_id: self.id.clone(), size, by: asked.by.clone() };
-        let operation =
-            life::begin_resize(&self.boxes.shared.journal, &self.boxes.shared.world, &resize, &asked)?;
-        self.boxes.wait(&operation).await
+        life::begin_resize(&self.boxes.shared.journal, &self.boxes.shared.world, &resize, &asked)
     }
 
     /// Gives the box another name, at its provider too.
@@ -193,7 +200,16 @@ impl BoxHandle {
     /// # Errors
     /// `Busy` when another box has the name.
     pub async fn rename(&self, name: BoxName) -> Result<()> {
-        self.change(Change::Name(name)).await
+        let operation = self.begin_rename(name)?;
+        self.boxes.wait(&operation).await
+    }
+
+    /// Begins to give the box another name.
+    ///
+    /// # Errors
+    /// As [`Self::rename`], as far as it is known at once.
+    pub fn begin_rename(&self, name: BoxName) -> Result<OperationId> {
+        self.begin_change(Change::Name(name))
     }
 
     /// Hands the box to another thread, or to none. What the thread before has open in it ends.
@@ -201,17 +217,24 @@ impl BoxHandle {
     /// # Errors
     /// `Refused` for an agent: only a person hands boxes on.
     pub async fn hand_to(&self, thread: Option<ThreadId>) -> Result<()> {
-        self.boxes.person_only("hands boxes to other threads")?;
-        self.change(Change::Thread(thread)).await
+        let operation = self.begin_hand_to(thread)?;
+        self.boxes.wait(&operation).await
     }
 
-    async fn change(&self, change: Change) -> Result<()> {
+    /// Begins to hand the box to another thread, or to none.
+    ///
+    /// # Errors
+    /// As [`Self::hand_to`], as far as it is known at once.
+    pub fn begin_hand_to(&self, thread: Option<ThreadId>) -> Result<OperationId> {
+        self.boxes.person_only("hands boxes to other threads")?;
+        self.begin_change(Change::Thread(thread))
+    }
+
+    fn begin_change(&self, change: Change) -> Result<OperationId> {
         self.may_change()?;
         let asked = self.asked();
         let rename = Rename { box_id: self.id.clone(), change, by: asked.by.clone() };
-        let operation =
-            life::begin_rename(&self.boxes.shared.journal, &self.boxes.shared.world, &rename, &asked)?;
-        self.boxes.wait(&operation).await
+        life::begin_rename(&self.boxes.shared.journal, &self.boxes.shared.world, &rename, &asked)
     }
 
     /// Forgets a box whose backend is no longer configured. Nothing is deleted anywhere.
@@ -221,11 +244,19 @@ impl BoxHandle {
     /// # Errors
     /// `Refused` while its backend is configured, `Denied` for an agent: nothing finds the guest again by itself.
     pub async fn forget(&self) -> Result<()> {
+        let operation = self.begin_forget()?;
+        self.boxes.wait(&operation).await
+    }
+
+    /// Begins to forget the box.
+    ///
+    /// # Errors
+    /// As [`Self::forget`], as far as it is known at once.
+    pub fn begin_forget(&self) -> Result<OperationId> {
         self.boxes.person_only("forgets boxes")?;
         self.may_change()?;
         let shared = &self.boxes.shared;
-        let operation = life::begin_forget(&shared.journal, &shared.world, &self.id, &self.asked())?;
-        self.boxes.wait(&operation).await
+        life::begin_forget(&shared.journal, &shared.world, &self.id, &self.asked())
     }
 
     /// Reads how the guest really is and makes the record say so: at most once a minute, unless something was done

@@ -2,7 +2,13 @@
 
 use clap::Args;
 
-use crate::{cli::Common, fault::Fault, folder, printer::Printer, progress::Progress};
+use crate::{
+    cli::Common,
+    fault::Fault,
+    folder,
+    printer::Printer,
+    progress::{Progress, settle},
+};
 
 /// Forget a box whose backend is no longer configured; nothing is deleted anywhere
 #[derive(Debug, Args)]
@@ -18,8 +24,10 @@ impl Forget {
         folder::change(common, printer, "forget", async |boxes| {
             let handle = boxes.get(&self.name)?;
             let record = handle.record()?;
+            let events = boxes.events();
+            let operation = handle.begin_forget()?;
             let progress = Progress::new(printer, format!("forgetting {}", self.name));
-            progress.during(handle.forget()).await?;
+            settle(boxes, events, &operation, &progress).await?;
             printer.answer(&record, || format!("{} is forgotten; nothing of it was deleted", record.name))?;
             Ok(0)
         })

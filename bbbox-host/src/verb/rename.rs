@@ -3,7 +3,14 @@
 use bbbox::id::BoxName;
 use clap::Args;
 
-use crate::{cli::Common, fault::Fault, folder, printer::Printer, progress::Progress, words};
+use crate::{
+    cli::Common,
+    fault::Fault,
+    folder,
+    printer::Printer,
+    progress::{Progress, settle},
+    words,
+};
 
 /// Give a box another name
 #[derive(Debug, Args)]
@@ -21,8 +28,10 @@ impl Rename {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
         folder::change(common, printer, "rename", async |boxes| {
             let handle = boxes.get(&self.name)?;
+            let events = boxes.events();
+            let operation = handle.begin_rename(self.to)?;
             let progress = Progress::new(printer, format!("renaming {}", self.name));
-            progress.during(handle.rename(self.to)).await?;
+            settle(boxes, events, &operation, &progress).await?;
             let record = handle.record()?;
             printer.answer(&record, || format!("{} ({}) has its new name", record.name, record.id))?;
             Ok(0)

@@ -3,7 +3,14 @@
 use bbbox::size::SizeChoice;
 use clap::Args;
 
-use crate::{cli::Common, fault::Fault, folder, printer::Printer, progress::Progress, words};
+use crate::{
+    cli::Common,
+    fault::Fault,
+    folder,
+    printer::Printer,
+    progress::{Progress, settle},
+    words,
+};
 
 /// Give a box another size; its files stay
 #[derive(Debug, Args)]
@@ -21,8 +28,10 @@ impl Resize {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
         folder::change(common, printer, "resize", async |boxes| {
             let handle = boxes.get(&self.name)?;
+            let events = boxes.events();
+            let operation = handle.begin_resize(&self.size)?;
             let progress = Progress::new(printer, format!("resizing {}", self.name));
-            progress.during(handle.resize(&self.size)).await?;
+            settle(boxes, events, &operation, &progress).await?;
             let record = handle.record()?;
             printer.answer(&record, || format!("{} has {}", record.name, record.size))?;
             Ok(0)
