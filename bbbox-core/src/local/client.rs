@@ -157,6 +157,9 @@ pub(super) fn boot() -> Option<String> {
     Some(fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim_end().to_owned())
 }
 
+/// How many looks in a row must find no process of a box.
+const LOOKS: u32 = 3;
+
 /// What tells a box's processes from all others.
 #[derive(Clone, Debug)]
 pub(super) enum Fence {
@@ -181,14 +184,22 @@ impl Fence {
     /// Ends every process inside that `which` picks, until there is none.
     pub(super) async fn end(&self, which: impl Fn(&Stat) -> bool) -> Result<()> {
         let mut seen = BTreeSet::new();
+        // One that is being forked or becomes another program just now is not seen: one look proves nothing.
+        let mut unseen = 0;
         loop {
             let picked: Vec<_> = processes()?
                 .filter(|process| process.stat().is_some_and(|stat| !stat.ended && which(&stat)))
                 .filter(|process| self.holds(process))
                 .collect();
             if picked.is_empty() {
-                return Ok(());
+                unseen += 1;
+                if unseen == LOOKS {
+                    return Ok(());
+                }
+                sleep(Duration::from_millis(1)).await;
+                continue;
             }
+            unseen = 0;
             for process in picked {
                 process.end().await?;
                 seen.insert(process.pid);

@@ -108,9 +108,14 @@ impl Transport for Inside {
     }
 }
 
+/// How many looks in a row must find no process.
+const LOOKS: u32 = 3;
+
 /// Ends every process of the guest with this home, or of one session of it, until there is none.
 pub(super) async fn end_all(home: &Path, session: Option<u32>) -> Result<()> {
     let fault = |e| Error::unavailable("could not end a simulated guest's processes").because(e);
+    // One that is being forked or becomes another program just now is not seen, so one look proves nothing.
+    let mut unseen = 0;
     loop {
         let pids: Vec<String> = fs::read_dir("/proc")
             .map_err(fault)?
@@ -120,8 +125,14 @@ pub(super) async fn end_all(home: &Path, session: Option<u32>) -> Result<()> {
             .filter(|pid| session.is_none_or(|session| session_of(pid) == Some(session)) && is_of(pid, home))
             .collect();
         if pids.is_empty() {
-            return Ok(());
+            unseen += 1;
+            if unseen == LOOKS {
+                return Ok(());
+            }
+            tokio::task::yield_now().await;
+            continue;
         }
+        unseen = 0;
         // One that ended meanwhile is no fault.
         Command::new("kill").arg("-KILL").args(&pids).stderr(Stdio::null()).status().await.map_err(fault)?;
         tokio::task::yield_now().await;
