@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How long a backend may take to say what it offers and has room for, before others are chosen without it.
-const ANSWER: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 
 /// One configured backend.
 #[derive(Clone)]

@@ -237,7 +237,8 @@ impl Builder {
                 [AbortOnDropHandle::new(tokio::spawn(sweeping)), AbortOnDropHandle::new(tokio::spawn(asking))]
             })
         };
-        let shared = Shared { world, journal, reading: self.reading, settings, _upkeep: upkeep };
+        let shared =
+            Shared { world, journal, reading: self.reading, settings, upkeep: std::sync::Mutex::new(upkeep) };
         Ok(Boxes { shared: Arc::new(shared), caller: self.caller })
     }
 }

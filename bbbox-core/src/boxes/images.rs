@@ -1,5 +1,6 @@
 //! The images that boxes come from, where backends build them.
 
+use futures::future::join_all;
 use serde::Serialize;
 
 use super::Boxes;
@@ -8,6 +9,7 @@ use crate::{
     error::Result,
     id::{BackendId, KindId, OperationId},
     life::{self, Asked},
+    registry::{ANSWER, within},
 };
 
 /// One backend's image of a kind.
@@ -24,10 +26,13 @@ impl Boxes {
     /// Every image that a backend builds itself, and the words of backends that did not answer.
     pub async fn images(&self) -> (Vec<BackendImage>, Vec<String>) {
         let (mut images, mut troubles) = (Vec::new(), Vec::new());
-        for entry in self.shared.world.registry().entries() {
-            let backend = entry.backend.id();
-            let Some(able) = entry.backend.images() else { continue };
-            match able.images().await {
+        let (registry, env) = (self.shared.world.registry(), &*self.shared.world.env);
+        let asked = registry.entries().filter_map(|entry| {
+            let able = entry.backend.images()?;
+            Some(async move { (entry.backend.id(), within(env, ANSWER, able.images()).await) })
+        });
+        for (backend, list) in join_all(asked).await {
+            match list {
                 Ok(list) => {
                     images.extend(
                         list.into_iter().map(|image| BackendImage { backend: backend.clone(), image }),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use futures::future::join_all;
 use serde::Serialize;
 
 use super::{BackendView, Shared, backends};
@@ -9,7 +10,7 @@ use crate::{
     backend::Offer,
     id::BackendId,
     kind::{Capabilities, Feature, Kind, STANDARD, disagreements},
-    registry::Entry,
+    registry::{ANSWER, Entry, within},
     size::Sizes,
 };
 
@@ -61,8 +62,12 @@ pub struct KindOffer {
 pub(super) async fn view(shared: &Shared) -> Kinds {
     let registry = shared.world.registry();
     let (mut offered, mut troubles) = (Vec::new(), Vec::new());
-    for entry in registry.entries() {
-        match entry.backend.offers().await {
+    let env = &*shared.world.env;
+    let asked = registry
+        .entries()
+        .map(|entry| async move { (entry, within(env, ANSWER, entry.backend.offers()).await) });
+    for (entry, offers) in join_all(asked).await {
+        match offers {
             Ok(offers) => {
                 offered.extend(offers.into_iter().map(|offer| (entry, offer)));
             }

@@ -16,7 +16,10 @@ mod shapes;
 #[cfg(all(test, feature = "local", target_os = "linux"))]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use tokio::sync::broadcast;
 
@@ -54,8 +57,8 @@ struct Shared {
     /// Whether the folder is open for reading only.
     reading: bool,
     settings: build::SettingsInUse,
-    /// Ends the upkeep in the background with the last view.
-    _upkeep: Option<[tokio_util::task::AbortOnDropHandle<()>; 2]>,
+    /// The upkeep in the background: it ends with the last view, or when this process closes.
+    upkeep: Mutex<Option<[tokio_util::task::AbortOnDropHandle<()>; 2]>>,
 }
 
 impl std::fmt::Debug for Boxes {
@@ -282,6 +285,7 @@ impl Boxes {
     /// Ends what this process does for the boxes, so that another may open the folder: operations get `patience` to
     /// come to an end, and the next process goes on with what is left. How many were cut off.
     pub async fn close(&self, patience: Duration) -> usize {
+        drop(self.shared.upkeep.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.shared.journal.close(patience).await
     }
 

@@ -3,7 +3,7 @@
 use std::{
     any::Any,
     collections::{BTreeMap, btree_map::Entry},
-    panic::AssertUnwindSafe,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -128,7 +128,14 @@ impl Inner {
         tokio::select! {
             biased;
             () = self.cut.cancelled() => self.forget_driver(&mut locked(&self.driven), n),
-            () = self.clone().drive(n, cancel) => {}
+            driven = AssertUnwindSafe(self.clone().drive(n, cancel)).catch_unwind() => {
+                // A fault of the journal itself: the operation is left as it is recorded, and the next process goes
+                // on with it. Nobody waits for its driver for ever.
+                if let Err(panic) = driven {
+                    tracing::error!(operation = n, words = panic_words(&*panic), "driving an operation panicked");
+                    self.forget_driver(&mut locked(&self.driven), n);
+                }
+            }
         }
     }
 
@@ -314,7 +321,14 @@ impl Inner {
             let (error, result) = (ended.error.as_ref(), ended.result.as_ref());
             rows::set_ended(tx, n, ended.state, error, result, self.env.now())?;
             if told {
-                (self.on_end)(tx, ended).map_err(Wrong::Domain)?;
+                // What panics here would never end, so it stands still like what fails.
+                match catch_unwind(AssertUnwindSafe(|| (self.on_end)(tx, ended))) {
+                    Ok(told) => told.map_err(Wrong::Domain)?,
+                    Err(panic) => {
+                        let words = format!("it panicked: {}", panic_words(&*panic));
+                        return Err(Wrong::Domain(Error::failed(words)));
+                    }
+                }
             }
             Ok(queue::let_go(tx, n, ended.state)?)
         })

@@ -206,9 +206,13 @@ async fn threads_of(
     ids: BTreeSet<ThreadId>,
     report: &mut Report,
 ) -> BTreeMap<ThreadId, ThreadState> {
+    let asked = stream::iter(ids).map(|id| async move {
+        let state = within(&*world.env, ANSWER, world.embedder.thread(&id)).await;
+        (id, state)
+    });
     let mut threads = BTreeMap::new();
-    for id in ids {
-        match within(&*world.env, ANSWER, world.embedder.thread(&id)).await {
+    for (id, state) in asked.buffer_unordered(AT_A_TIME).collect::<Vec<_>>().await {
+        match state {
             Ok(state) => drop(threads.insert(id, state)),
             Err(error) => report.troubles.push(format!("thread {id}: {}", error.chain())),
         }

@@ -346,3 +346,19 @@ fn a_cancel_in_one_branch_lets_the_step_in_flight_in_another_come_to_its_end() {
         .unwrap();
     assert_eq!(noted(&seen), ["c 0", "c 1", "c back", "a back"]);
 }
+
+#[test]
+fn an_end_whose_records_panic_stands_still_and_holds_up_no_close() {
+    let (journal, life) = journal(|b| {
+        b.operation("one", 1, |cx: Context, n: u32| async move { cx.write("n", |_| Ok(n)).await })
+            .on_end(|_, end| if end.ran { panic!("no record") } else { Ok(()) })
+    });
+    life.live(async {
+        let id = start(&journal, begin("one", &[], json!(1)));
+        let error = journal.wait(&id).await.unwrap_err();
+        assert!(error.chain().ends_with("it panicked: no record"), "{}", error.chain());
+        assert_eq!(state_of(&journal, &id), State::Suspended);
+        assert_eq!(journal.close(std::time::Duration::from_secs(1)).await, 0);
+    })
+    .unwrap();
+}
