@@ -148,6 +148,8 @@ struct Gate {
 struct Notes {
     /// IDs whose directories the current runner was asked to make.
     ahead: VecDeque<JobId>,
+    /// Whether the current runner had a command already: most of those that have one have no second.
+    used: bool,
     /// Jobs whose whole result the caller has: the next command removes them.
     fetched: Vec<JobId>,
     /// When jobs were last removed, and old ones last looked for, as [`Env::elapsed`] counts.
@@ -178,7 +180,9 @@ impl Slot {
                 gate.failed = None;
                 gate.runner = Some(Arc::clone(&runner));
                 *lock(&self.current) = Some(Arc::clone(&runner));
-                lock(&self.notes).ahead.clear();
+                let mut notes = lock(&self.notes);
+                (notes.ahead, notes.used) = (VecDeque::new(), false);
+                drop(notes);
                 Ok(runner)
             }
             Err(error) => {
@@ -222,7 +226,8 @@ impl Slot {
             if tidy {
                 notes.tidied = Some(now);
             }
-            let make: Vec<JobId> = if notes.ahead.len() <= AHEAD / 4 {
+            let again = std::mem::replace(&mut notes.used, true);
+            let make: Vec<JobId> = if again && notes.ahead.len() <= AHEAD / 4 {
                 (0..AHEAD).map(|_| JobId::draw(|| env.random())).collect()
             } else {
                 Vec::new()

@@ -205,25 +205,43 @@ impl Session {
     /// `Busy` while it runs, `Unavailable`.
     pub async fn remove(&self, job: &JobId) -> Result<()> {
         self.contact(async {
-            match self.ask_state(job).await?.1 {
-                State::Run | State::New => {
-                    return Err(Error::new(ErrorKind::Busy, "the job still runs")
-                        .fix("end it first")
-                        .at("job", job));
-                }
-                State::Done(_) | State::Lost => {}
-                State::None => return Ok(()),
-            }
-            let one = [job.clone()];
-            let one = &one;
+            self.begin_remove(job).await?;
             self.ask(|runner| async move {
-                runner.keep_house(&[], one, false).await?;
                 while runner.state(job).await? != State::None {
                     self.env.sleep(Duration::from_millis(20)).await;
                 }
                 Ok(())
             })
             .await
+        })
+        .await
+    }
+
+    /// As [`Self::remove`], but does not wait until all of it is gone: for callers that have what they wanted.
+    ///
+    /// # Errors
+    /// As [`Self::remove`].
+    pub async fn discard(&self, job: &JobId) -> Result<()> {
+        self.contact(self.begin_remove(job)).await
+    }
+
+    /// Has an ended job removed; returns once the box has heard it.
+    async fn begin_remove(&self, job: &JobId) -> Result<()> {
+        match self.ask_state(job).await?.1 {
+            State::Run | State::New => {
+                return Err(Error::new(ErrorKind::Busy, "the job still runs")
+                    .fix("end it first")
+                    .at("job", job));
+            }
+            State::Done(_) | State::Lost => {}
+            State::None => return Ok(()),
+        }
+        let one = [job.clone()];
+        let one = &one;
+        self.ask(|runner| async move {
+            runner.keep_house(&[], one, false).await?;
+            // Requests are taken in their order: when this is answered, that one is under way.
+            runner.ping().await
         })
         .await
     }

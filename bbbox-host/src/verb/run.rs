@@ -129,7 +129,13 @@ impl Run {
         };
         printer.answer(&output::result(&result), String::new)?;
         Ok(match result {
-            RunResult::Ended(ended) => ended.exit.shell_status(),
+            RunResult::Ended(ended) => {
+                // What the result leaves out can be read in the box.
+                if ended.stdout.omitted() == 0 && ended.stderr.omitted() == 0 {
+                    discard(session, &ended.job).await;
+                }
+                ended.exit.shell_status()
+            }
             RunResult::Running(_) => STILL_RUNS,
         })
     }
@@ -158,11 +164,19 @@ impl Run {
             () = pass_signals(session, job.as_ref(), printer) => return Ok(self.left(job.as_ref(), printer)),
         };
         match exit {
-            Ok(exit) => Ok(Exit::shell_status(exit)),
+            Ok(exit) => {
+                if let Some(job) = &job {
+                    discard(session, job).await;
+                }
+                Ok(Exit::shell_status(exit))
+            }
             Err(error) if Fault::is_broken_pipe(&error) => {
-                // Nobody reads any more: the command is told so, as a pipe here would tell it.
+                // Nobody reads any more: the command is told so, as a pipe here would tell it, and what it wrote goes.
                 if let Some(job) = &job {
                     drop(session.signal(job, Signal::Hangup).await);
+                    if let Ok(RunResult::Ended(_)) = session.wait(job, Duration::from_secs(2)).await {
+                        discard(session, job).await;
+                    }
                 }
                 Err(Fault::Unread)
             }
@@ -185,6 +199,13 @@ impl Run {
             device("/dev/stdin").is_none() || device("/dev/stdin") == device("/dev/null")
         };
         (!is_script && (std::io::stdin().is_terminal() || !null())).then(tokio::io::stdin)
+    }
+}
+
+/// Removes a job whose whole output was passed on. Where that fails it stays until it is a week old.
+async fn discard(session: &Session, job: &JobId) {
+    if let Err(error) = session.discard(job).await {
+        tracing::debug!(%job, error = error.chain(), "a job that was passed on stays in the box");
     }
 }
 

@@ -79,7 +79,7 @@ fn the_first_ctrl_c_goes_to_the_command_and_the_second_leaves_it_as_a_job() {
     let mut words = String::new();
     child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(124), "{words}");
-    let job = words.split_whitespace().last().unwrap().to_owned();
+    let job = words.split_whitespace().last().unwrap().trim_end_matches('`').to_owned();
     let state = |state: &str| {
         let jobs = folder.json(&["job", "list", "dev"]);
         jobs.as_array().unwrap().iter().any(|j| j["job"] == *job && j["state"] == state)
@@ -126,6 +126,22 @@ fn a_command_whose_reader_went_is_told_and_nothing_is_said_about_it() {
         let jobs = folder.json(&["job", "list", "dev"]);
         jobs.as_array().unwrap().iter().all(|job| job["state"] == "ended").then_some(())
     });
+}
+
+#[test]
+fn a_run_that_passed_everything_on_leaves_nothing_in_the_box() {
+    let folder = Folder::with_box();
+    assert_eq!(folder.call(&["run", "dev", "--", "sh", "-c", "seq 100000; exit 3"]).code, 3);
+    folder.json(&["run", "dev", "--", "echo", "hi"]);
+    let mut child = folder.spawn(&["run", "dev", "--", "yes", "gone-reader"], Stdio::null());
+    child.stdout.take().unwrap().read_exact(&mut [0; 12]).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+    // The one that counts is there itself.
+    let count = ["run", "dev", "--", "sh", "-c", "ls ~/.local/state/bb-box/jobs | wc -l"];
+    until("the box has no job but this", || (folder.ok(&count).trim() == "1").then_some(()));
+    let long = folder.json(&["run", "dev", "--", "seq", "100000"]);
+    let job = long["job"].as_str().unwrap();
+    assert!(folder.ok(&["job", "read", "dev", job]).ends_with("100000\n"), "what a result leaves out stays");
 }
 
 #[test]
