@@ -170,7 +170,8 @@ bb_state() {
   elif bb_ended "$1"; then bb_say "S $1 done $bb_r"
   elif bb_alive "$1"; then bb_say "S $1 run $bb_p"
   elif bb_ended "$1"; then bb_say "S $1 done $bb_r" # it may have ended meanwhile
-  elif [ -z "$bb_p" ]; then bb_say "S $1 new"
+  # Between a claim and a process lie milliseconds: after a minute whoever was to launch it is no more.
+  elif [ -z "$bb_p$(find "$bb_jobs/$1/rc" -mmin +1)" ]; then bb_say "S $1 new"
   else bb_say "S $1 lost"; fi
 }
 bb_watch() {

@@ -108,12 +108,19 @@ impl Boxes {
     /// As [`Self::acquire`], as far as it is known at once.
     pub fn begin_acquire(&self, acquire: Acquire) -> Result<(OperationId, BoxHandle)> {
         self.may_change()?;
-        let request::Resolved { order, record, asked, same } = request::resolve(self, acquire)?;
         let (journal, world) = (&self.shared.journal, &self.shared.world);
-        let id = life::begin_acquire(journal, world, &order, &record, &asked, same)?;
+        let said = request::said(self, &acquire)?;
+        let id = match life::begun_acquire(journal, &said.asked, &said.same)? {
+            Some(id) => id,
+            None => {
+                let request::Resolved { order, record } = request::resolve(self, acquire, &said)?;
+                life::begin_acquire(journal, world, &order, &record, &said.asked, said.same)?
+            }
+        };
         // A request that was said before has its box already.
-        let first = journal.show(&id)?.and_then(|operation| operation.boxes.into_iter().next());
-        Ok((id, BoxHandle::new(self.clone(), first.unwrap_or(order.box_id))))
+        let begun = journal.show(&id)?.and_then(|operation| operation.boxes.into_iter().next());
+        let box_id = begun.ok_or_else(|| Error::failed(format!("operation {id} has no box")))?;
+        Ok((id, BoxHandle::new(self.clone(), box_id)))
     }
 
     /// Waits for an operation's end.

@@ -59,7 +59,8 @@ impl Acquire {
         self
     }
 
-    /// The caller's own ID: the same request said again is the same box.
+    /// The caller's own ID: the same request said again is the same box, until a week after its acquire ended. Whatever
+    /// the configuration says by then.
     #[must_use]
     pub fn request(mut self, request: RequestId) -> Self {
         self.request = Some(request);
@@ -67,17 +68,37 @@ impl Acquire {
     }
 }
 
+/// Who asks, and what in the words that were said: whatever it means now, the same said again is the same request.
+pub(super) struct Said {
+    pub(super) asked: Asked,
+    pub(super) same: Value,
+    thread: Option<ThreadId>,
+}
+
+/// What was said by asking for `acquire`.
+pub(super) fn said(boxes: &Boxes, acquire: &Acquire) -> Result<Said> {
+    let thread = match (&boxes.caller, &acquire.thread) {
+        (Caller::Thread(own), Some(other)) if own != other => {
+            return Err(Error::refused("an agent's box is its own thread's").fix("leave the thread out"));
+        }
+        (Caller::Thread(own), _) => Some(own.clone()),
+        (_, thread) => thread.clone(),
+    };
+    let request = acquire.request.clone().map(|request| boxes.caller.scoped(request)).transpose()?;
+    let asked = Asked { by: boxes.caller.words(), request };
+    let Acquire { kind, size, on, name, .. } = acquire;
+    let same = json!({ "kind": kind, "size": size, "on": on, "name": name, "thread": thread });
+    Ok(Said { asked, same, thread })
+}
+
 /// What a request means here and now.
 pub(super) struct Resolved {
     pub(super) order: life::Acquire,
     pub(super) record: BoxRecord,
-    pub(super) asked: Asked,
-    /// What the caller asked, without what was drawn or made up for it.
-    pub(super) same: Value,
 }
 
 /// What `acquire` means here and now.
-pub(super) fn resolve(boxes: &Boxes, acquire: Acquire) -> Result<Resolved> {
+pub(super) fn resolve(boxes: &Boxes, acquire: Acquire, said: &Said) -> Result<Resolved> {
     let world = &boxes.shared.world;
     let wanted = Wanted::parse(&acquire.kind)?;
     let kind =
@@ -88,32 +109,21 @@ pub(super) fn resolve(boxes: &Boxes, acquire: Acquire) -> Result<Resolved> {
             .fix("switch it on in the configuration's `kinds`, or use another kind"));
     }
     let size = document.sizes(&wanted.kind).resolve(acquire.size.as_ref(), kind.os)?;
-    let thread = match (&boxes.caller, acquire.thread) {
-        (Caller::Thread(own), Some(other)) if *own != other => {
-            return Err(Error::refused("an agent's box is its own thread's").fix("leave the thread out"));
-        }
-        (Caller::Thread(own), _) => Some(own.clone()),
-        (_, thread) => thread,
-    };
     let box_id = BoxId::draw(|| world.env.random());
-    let same =
-        json!({ "wanted": wanted, "size": size, "on": acquire.on, "name": acquire.name, "thread": thread });
     let name = match acquire.name {
         Some(name) => name,
         None => world.store.read(|tx| world.spare_name(tx, &wanted.kind))?,
     };
-    let request = acquire.request.map(|request| boxes.caller.scoped(request)).transpose()?;
-    let asked = Asked { by: boxes.caller.words(), request };
     let ask = Ask { wanted, size, on: acquire.on };
     let beginning = Beginning {
         id: box_id.clone(),
         name,
-        thread,
+        thread: said.thread.clone(),
         kind: ask.wanted.kind.clone(),
         size,
         made: world.env.now(),
     };
     let record = BoxRecord { features: ask.wanted.features.clone(), ..BoxRecord::new(beginning) };
-    let order = life::Acquire { box_id, ask, by: asked.by.clone() };
-    Ok(Resolved { order, record, asked, same })
+    let order = life::Acquire { box_id, ask, by: said.asked.by.clone() };
+    Ok(Resolved { order, record })
 }

@@ -97,3 +97,16 @@ async fn what_a_thread_has_open_in_a_box_ends_when_the_box_is_handed_on() {
     assert!(!session.jobs().await.unwrap().is_empty());
     handle.release(true).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_said_again_is_the_same_box_whatever_the_configuration_says_by_then() {
+    let (data, guests) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let boxes = open(data.path(), guests.path());
+    let ask = || Acquire::kind("linux").request(crate::id::RequestId::parse("r1").unwrap());
+    let first = boxes.acquire(ask()).await.unwrap();
+    let off = crate::config::check_text("[kinds.linux]\non = false\n", boxes.drivers()).unwrap();
+    boxes.configure(&off).unwrap();
+    assert_eq!(boxes.acquire(Acquire::kind("linux")).await.unwrap_err().kind(), crate::ErrorKind::Refused);
+    assert_eq!(boxes.acquire(ask()).await.unwrap().id(), first.id());
+    first.release(true).await.unwrap();
+}

@@ -94,6 +94,24 @@ impl Journal {
         Ok(begun)
     }
 
+    /// The operation that a request began, if it did.
+    ///
+    /// # Errors
+    /// `Invalid` when the request was used for something else; `Unavailable` when the journal cannot be read.
+    pub(crate) fn begun(
+        &self,
+        request: &RequestId,
+        kind: &str,
+        asked: &Value,
+    ) -> Result<Option<OperationId>> {
+        #[cfg(feature = "simulation")]
+        if crate::simulation::is(crate::simulation::Bug::RequestTwice) {
+            return Ok(None);
+        }
+        let asked = rows::text(asked)?;
+        self.inner.store.read(|c| repeated(c, request, kind, &asked))
+    }
+
     /// Waits for an operation's end, and returns its result. Any number may wait, also after its end.
     ///
     /// # Errors

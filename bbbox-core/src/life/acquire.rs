@@ -30,6 +30,18 @@ pub(crate) struct Acquire {
     pub(crate) by: String,
 }
 
+/// The acquire that the same request began before, if it did.
+pub(crate) fn begun(
+    journal: &Journal,
+    asked: &Asked,
+    same: &serde_json::Value,
+) -> Result<Option<OperationId>> {
+    match &asked.request {
+        Some(request) => journal.begun(request, KIND, same),
+        None => Ok(None),
+    }
+}
+
 /// Writes `record` and begins to make its box.
 pub(crate) fn begin(
     journal: &Journal,

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use serde::{Serialize, de::DeserializeOwned};
 
-pub(crate) use acquire::{Acquire, begin as begin_acquire};
+pub(crate) use acquire::{Acquire, begin as begin_acquire, begun as begun_acquire};
 pub(crate) use adopt::{Adopt, Stray, begin_adopt, begin_stray};
 pub(crate) use check::{KIND as CHECK, begin as begin_check};
 pub(crate) use forget::begin as begin_forget;

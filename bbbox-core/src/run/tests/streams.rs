@@ -110,3 +110,21 @@ async fn a_job_whose_supervisor_was_killed_is_lost_not_guessed() {
     assert_eq!(followed.unwrap_err().kind(), ErrorKind::Failed);
     assert_eq!(other.read(&job, Stream::Stdout, 0, 10).await.unwrap().0, b"x\n");
 }
+
+/// Whoever claimed its ID died before it had a process.
+#[tokio::test]
+async fn a_job_that_was_claimed_and_never_launched_is_lost_after_a_minute() {
+    let local = Local::new(SHELLS[0]);
+    let session = local.session();
+    session.ready().await.unwrap();
+    let job = crate::id::JobId::parse("jbclaimed00000").unwrap();
+    let dir = local.home.path().join(".local/state/bb-box/jobs").join(job.as_str());
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::write(dir.join("rc"), "-                   \n").unwrap();
+    assert_eq!(session.job(&job).await.unwrap(), JobState::Starting);
+    let then = std::time::SystemTime::now() - Duration::from_secs(180);
+    std::fs::File::options().write(true).open(dir.join("rc")).unwrap().set_modified(then).unwrap();
+    assert_eq!(session.job(&job).await.unwrap(), JobState::Lost);
+    session.remove(&job).await.unwrap();
+    assert_eq!(session.job(&job).await.unwrap_err().kind(), ErrorKind::Gone);
+}
