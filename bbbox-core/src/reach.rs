@@ -58,6 +58,15 @@ impl Dial for Way {
         }
     }
 
+    fn gone(&self, error: Error) -> Error {
+        match self.world.find(&self.box_id) {
+            // It says itself which box there is none of.
+            Ok(None) | Err(_) => error,
+            Ok(Some(record)) if !self.caller.may_see(&record) => error,
+            Ok(Some(record)) => gone(&record).because(error),
+        }
+    }
+
     async fn came_out(&self, error: Option<&Error>) {
         if self.noted
             && let Err(error) = self.world.note_answer(&self.box_id, error)
@@ -65,6 +74,22 @@ impl Dial for Way {
             tracing::debug!(box_id = %self.box_id, error = error.chain(), "whether a box answers was not noted");
         }
     }
+}
+
+/// Where an error says that a box's guest is not there any more.
+const GUEST: &str = "guest";
+
+/// The answer of a box whose guest is not there.
+pub(crate) fn gone(record: &BoxRecord) -> Error {
+    let name = &record.name;
+    Error::gone(format!("the guest of box {name} is gone: it was deleted outside bb-box"))
+        .at(GUEST, "not there")
+        .fix(format!("give up its record, too: `bbbox release {name}`"))
+}
+
+/// Whether `error` says that a box's guest is not there any more.
+pub(crate) fn says_gone(error: &Error) -> bool {
+    error.kind() == ErrorKind::Gone && error.context().iter().any(|(name, _)| name == GUEST)
 }
 
 impl World {
@@ -81,9 +106,8 @@ impl World {
     pub(crate) fn session(self: &Arc<Self>, record: &BoxRecord, caller: Caller) -> Result<Session> {
         let name = &record.name;
         match record.state {
+            BoxState::Gone => Err(gone(record)),
             BoxState::Ready => Ok(self.reach(record, caller, true)),
-            BoxState::Gone => Err(Error::gone(format!("the guest of box {name} was deleted outside bb-box"))
-                .fix(format!("release the box: `bbbox release {name}`"))),
             BoxState::Stopped => Err(Error::refused(format!("box {name} is stopped"))
                 .fix(format!("start it: `bbbox start {name}`"))),
             state => Err(Error::refused(format!("box {name} is {state}")).fix("wait until it is ready")),
@@ -119,13 +143,16 @@ impl World {
         self.store.in_passing(|store| {
             let changed = store.write(|tx| {
                 let Some(record) = records::get(tx, id)?.filter(is_news) else { return Ok(false) };
-                records::change(tx, &record.id, |r| {
-                    r.unanswered = silent.map(|error| Unanswered {
-                        since: now,
-                        tries: 0,
-                        next: now + sweep::probe_due(0),
-                        words: error.chain(),
-                    });
+                records::change(tx, &record.id, |r| match silent {
+                    Some(error) => {
+                        r.unanswered = Some(Unanswered {
+                            since: now,
+                            tries: 0,
+                            next: now + sweep::probe_due(0),
+                            words: error.chain(),
+                        });
+                    }
+                    None => r.answered(),
                 })?;
                 Ok(true)
             })?;

@@ -206,6 +206,21 @@ impl BoxRecord {
         }
     }
 
+    /// Says that the box's commands answer: what was told of its start is over.
+    pub(crate) fn answered(&mut self) {
+        self.unanswered = None;
+        self.mended("start");
+    }
+
+    /// Says that what `kind` of operation had left wrong is over: trouble that tells of one goes.
+    pub(crate) fn mended(&mut self, kind: &str) {
+        let tells_of_it =
+            |words: &String| words.strip_prefix(kind).is_some_and(|rest| rest.starts_with(": "));
+        if self.trouble.as_ref().is_some_and(tells_of_it) {
+            self.trouble = None;
+        }
+    }
+
     /// What the box takes of its backend's room now; `None` while no backend has it and once its guest is gone.
     #[must_use]
     pub fn holding(&self) -> Option<Holding> {

@@ -4,6 +4,7 @@
 //! step of the operation that changes it. What a box takes of its backend's room stands in columns of its own, as
 //! placing a box adds them up.
 
+use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::{
@@ -174,4 +175,23 @@ pub(crate) fn set_install_id(tx: &Connection, id: &InstallId) -> Result<()> {
     .and_then(|mut s| s.execute([id.as_str()]))
     .map(drop)
         .map_err(Error::from)
+}
+
+/// When a sweep was last begun for a process that does not keep sweeping.
+pub(crate) fn swept(tx: &Connection) -> Result<Option<Timestamp>> {
+    let text: Option<String> = tx
+        .prepare_cached("SELECT value FROM settings WHERE name = 'swept'")
+        .and_then(|mut s| s.query_row([], |r| r.get(0)).optional())?;
+    // What cannot be read only has the next sweep come at once.
+    Ok(text.and_then(|text| text.parse().ok()))
+}
+
+/// Records that such a sweep begins.
+pub(crate) fn set_swept(tx: &Connection, at: Timestamp) -> Result<()> {
+    tx.prepare_cached(
+        "INSERT INTO settings (name, value) VALUES ('swept', ?1) ON CONFLICT (name) DO UPDATE SET value = ?1",
+    )
+    .and_then(|mut s| s.execute([at.to_string()]))
+    .map(drop)
+    .map_err(Error::from)
 }

@@ -132,6 +132,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_verb_and_every_verb_of_a_verb_shows_an_example() {
+        fn without(command: &clap::Command) -> Vec<String> {
+            let has_one = |verb: &clap::Command| {
+                verb.get_after_help().is_some_and(|help| help.to_string().contains("Example"))
+            };
+            let mut wanting = Vec::new();
+            for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
+                if !has_one(verb) {
+                    wanting.push(verb.get_name().to_owned());
+                }
+                wanting.extend(without(verb));
+            }
+            wanting
+        }
+        assert_eq!(without(&Cli::command()), Vec::<String>::new());
+    }
+
+    #[test]
     fn the_arguments_hold_together() {
         Cli::command().debug_assert();
     }

@@ -16,6 +16,9 @@ use crate::{cli::Common, fault::Fault, printer::Printer};
 /// How long a verb waits for another bbbox to be done with the folder.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long the upkeep after a verb may take.
+const UPKEEP: Duration = Duration::from_secs(3);
+
 /// How long a step that is under way gets when a verb is done.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -100,9 +103,48 @@ pub(crate) fn change<T>(
     block_on(async {
         let boxes = owning(common, printer, doing).await?;
         let done = work(&boxes).await;
+        if done.is_ok() {
+            keep_up(&boxes, printer).await;
+        }
         boxes.close(FAREWELL).await;
         done
     })
+}
+
+/// Sweeps where none has for a while: between calls nobody does. What it did is told; what it could not do the next
+/// one does, and `bbbox sweep` says why.
+async fn keep_up(boxes: &Boxes, printer: Printer) {
+    match boxes.sweep_if_due(UPKEEP).await {
+        Ok(Some(report)) => {
+            report.done.iter().for_each(|words| printer.note(&format!("sweep: {words}")));
+            report.troubles.iter().for_each(|words| tracing::info!(words, "sweep"));
+        }
+        Ok(None) => {}
+        Err(error) => tracing::info!(error = error.chain(), "sweep"),
+    }
+}
+
+/// Passes on what a call in a box came to. Where the box's guest is gone, its record is made to say so first, unless
+/// another bbbox has the folder: that one will.
+pub(crate) async fn noted<T>(common: &Common, name: &str, outcome: Result<T, Fault>) -> Result<T, Fault> {
+    let is_gone = |error: &Error| error.context().iter().any(|(name, _)| name == "guest");
+    if matches!(&outcome, Err(Fault::Error(error)) if error.kind() == ErrorKind::Gone && is_gone(error)) {
+        look_again(common, name).await;
+    }
+    outcome
+}
+
+/// Has the box's record say how its guest is now, where the folder is free.
+pub(crate) async fn look_again(common: &Common, name: &str) {
+    let looked = async {
+        let boxes = builder().data(path(common)?).command("bbbox, to look at a box").open()?;
+        boxes.get(name)?.check().await?;
+        boxes.close(FAREWELL).await;
+        Ok::<_, Fault>(())
+    };
+    if let Err(fault) = looked.await {
+        tracing::info!(why = fault.one_line(), "the box was not looked at again");
+    }
 }
 
 /// Runs a verb's future: one thread is enough for one verb, and starts in no time.

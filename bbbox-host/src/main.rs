@@ -12,6 +12,7 @@ mod output;
 mod printer;
 mod progress;
 mod signals;
+mod variables;
 mod verb;
 mod words;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bbbox::size::SizeChoice;
+use bbbox::{record::Unanswered, size::SizeChoice};
 use jiff::Timestamp;
 
 /// How long something took: `340 ms`, `1.2 s`, `2 min 5 s`.
@@ -22,6 +22,16 @@ pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
         s @ 3_600..172_800 => format!("{} h", s / 3_600),
         s => format!("{} days", s / 86_400),
     }
+}
+
+/// Since when a box is silent, and what was seen last: nobody may have asked it since.
+pub(crate) fn silent(silence: &Unanswered, now: Timestamp) -> String {
+    let ago = match ago(silence.since, now).as_str() {
+        "now" => "just now".to_owned(),
+        long => format!("{long} ago"),
+    };
+    let Unanswered { since, tries, words, .. } = silence;
+    format!("since {since:.0} ({ago}, asked {tries} times since): {words}")
 }
 
 /// An amount of bytes: `512 B`, `1.5 MiB`, `2.0 GiB`.

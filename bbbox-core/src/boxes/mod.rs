@@ -266,6 +266,17 @@ impl Boxes {
         sweep::run(&self.shared.world, &self.shared.journal).await
     }
 
+    /// As [`Self::sweep`], for a program that is called now and then and has no upkeep in the background: where such a
+    /// sweep was begun within the last three minutes, nothing is done. It takes `limit` at most.
+    ///
+    /// # Errors
+    /// `Unavailable` when its time was over; what it began goes on. Else as [`Self::sweep`].
+    pub async fn sweep_if_due(&self, limit: Duration) -> Result<Option<Report>> {
+        self.person_only("sweeps")?;
+        self.may_change()?;
+        sweep::run_if_due(&self.shared.world, &self.shared.journal, limit).await
+    }
+
     /// This install's ID: it is on every guest it makes.
     #[must_use]
     pub fn install_id(&self) -> InstallId {

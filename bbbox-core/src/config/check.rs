@@ -74,18 +74,22 @@ pub fn check_value(mut value: Value, drivers: &Drivers) -> Result<Draft, Problem
 
     let mut later = Vec::new();
     let mut document = Document::default();
+    let (mut read, mut partly) = (Vec::new(), Vec::new());
     match value.get("backends").and_then(Value::as_array) {
         Some(entries) => {
             for (index, entry) in entries.iter().enumerate() {
                 let path = item("backends", index);
                 if whole(&path) {
-                    read_part(entry, &path, &mut later, |entry: BackendEntry| document.backends.push(entry));
+                    read_part(entry, &path, &mut later, |entry: BackendEntry| {
+                        document.backends.push(entry.clone());
+                        read.push((index, entry));
+                    });
+                } else if let Some(rest) = without_wrong(entry, &path, &found) {
+                    partly.push((index, rest));
                 }
             }
-            // Paths count what was written, so the rules of drivers are only asked once every entry was read.
-            if document.backends.len() == entries.len() {
-                later.extend(check_backends(&document.backends, drivers));
-            }
+            later.extend(check_backends(&read, drivers));
+            later.extend(check_rest(&partly, drivers));
         }
         None => document.backends = drivers.default_document().backends,
     }
@@ -122,13 +126,32 @@ fn read_part<T: for<'de> Deserialize<'de>>(
     }
 }
 
+/// What is left of the entry of a backend without the fields that are wrong in themselves, so that the rules for the
+/// others are not a second round.
+fn without_wrong(entry: &Value, path: &str, found: &[Problem]) -> Option<BackendEntry> {
+    let fields = entry.as_object()?.iter();
+    let right = fields.filter(|(name, _)| !found.iter().any(|p| is_within(&p.path, &field(path, name))));
+    let rest: Map<_, _> = right.map(|(name, value)| (name.clone(), value.clone())).collect();
+    BackendEntry::deserialize(Value::Object(rest)).ok()
+}
+
+/// What drivers say about what is left of entries. That a field is missing says nothing here: it may be the wrong one.
+fn check_rest(backends: &[(usize, BackendEntry)], drivers: &Drivers) -> Vec<Problem> {
+    let said = backends.iter().filter_map(|(index, entry)| {
+        let driver = drivers.get(&entry.backend_type)?;
+        let wrong = driver.check(&Value::Object(entry.fields.clone())).into_iter();
+        Some(wrong.filter(|p| !p.path.is_empty()).map(move |p| p.inside(&item("backends", *index))))
+    });
+    said.flatten().collect()
+}
+
 /// What drivers say about their backends, and what two backends may not share.
-fn check_backends(backends: &[BackendEntry], drivers: &Drivers) -> Vec<Problem> {
+fn check_backends(backends: &[(usize, BackendEntry)], drivers: &Drivers) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut ids = BTreeMap::new();
     let mut keys = BTreeMap::new();
-    for (index, entry) in backends.iter().enumerate() {
-        let path = item("backends", index);
+    for (index, entry) in backends {
+        let (index, path) = (*index, item("backends", *index));
         if let Some(first) = ids.insert(&entry.id, index) {
             found.push(
                 Problem::new(

@@ -392,3 +392,15 @@ proptest! {
         }
     }
 }
+
+#[cfg(feature = "local")]
+#[test]
+fn a_wrong_field_puts_no_rule_for_another_off_to_a_second_round() {
+    let text = "[[backends]]\nid = \"one\"\ntype = \"local\"\nmemry = 1\ndir = \"here\"\n\n\
+                [[backends]]\nid = \"two\"\ntype = \"local\"\nmost-boxes = 0\ndir = \"there\"\n";
+    let problems = check_text(text, &Drivers::new().with::<crate::local::LocalConfig>()).unwrap_err();
+    let said: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    for path in ["backends[0].memry", "backends[0].dir", "backends[1].most-boxes", "backends[1].dir"] {
+        assert!(said.iter().any(|words| words.contains(path)), "{path} is not among {said:#?}");
+    }
+}

@@ -138,7 +138,7 @@ async fn adopt(cx: Context, world: Arc<World>, args: Adopt) -> Result<(), Halt> 
         .await?;
     cx.write("heard", |tx| {
         records::change(tx, id, |r| match (silent, &mut r.unanswered) {
-            (None, unanswered) => *unanswered = None,
+            (None, _) => r.answered(),
             (Some(words), Some(unanswered)) => unanswered.words = words,
             (Some(_), None) => {}
         })

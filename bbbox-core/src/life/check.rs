@@ -73,7 +73,21 @@ async fn check(cx: Context, world: Arc<World>, args: Check) -> Result<(), Halt> 
             },
             |tx, seen| {
                 let (Some(record), Some(seen)) = (records::get(tx, id)?, seen) else { return Ok(None) };
-                let Some((state, event, words)) = verdict(&record, &seen) else { return Ok(None) };
+                let Some((state, event, words)) = verdict(&record, &seen) else {
+                    let settled = matches!(
+                        (record.state, seen.power),
+                        (BoxState::Ready, Some(Power::Running)) | (BoxState::Stopped, Some(Power::Stopped))
+                    );
+                    if settled
+                        && record.trouble.as_ref().is_some_and(|words| words.contains(super::NOT_KNOWN))
+                    {
+                        // How it is was asked, and is as the record says.
+                        records::change(tx, id, |r| {
+                            ["start", "stop"].iter().for_each(|kind| r.mended(kind))
+                        })?;
+                    }
+                    return Ok(None);
+                };
                 records::change(tx, id, |r| {
                     r.settle(state);
                     r.stopped_by = seen.cause.filter(|_| event == "stopped-by-itself");

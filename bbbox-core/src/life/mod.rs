@@ -165,11 +165,14 @@ fn args<A: DeserializeOwned>(ended: &Ended) -> Result<A> {
     })
 }
 
-/// The words of an operation's end that a record keeps as its trouble.
+/// In the trouble of an operation whose outcome is not known.
+const NOT_KNOWN: &str = "its outcome is not known";
+
+/// The words of an operation's end that a record keeps as its trouble: the operation's kind, then what went wrong.
 fn trouble(ended: &Ended) -> Option<String> {
     let what = ended.kind.replace('-', " ");
     match (&ended.error, ended.state) {
-        (Some(error), State::Unknown) => Some(format!("{what}: its outcome is not known: {}", error.chain())),
+        (Some(error), State::Unknown) => Some(format!("{what}: {NOT_KNOWN}: {}", error.chain())),
         (Some(error), State::Failed) => Some(format!("{what}: {}", error.chain())),
         _ => None,
     }

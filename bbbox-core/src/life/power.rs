@@ -12,6 +12,7 @@ use crate::{
     guest::Power,
     id::{BoxId, OperationId},
     journal::{Context, Ended, Halt, Journal, JournalBuilder},
+    reach::{gone, says_gone},
     record::{BoxRecord, BoxState, Unanswered},
     records, registry,
     sweep::{self, may_start_again},
@@ -23,8 +24,6 @@ pub(super) const STOP: &str = "stop";
 
 /// How long a started box may take until its commands answer.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
-/// Where an error says that the guest was looked for and is not there.
-const GONE: &str = "guest";
 
 /// What a start or a stop is given.
 #[derive(Debug, Serialize, Deserialize)]
@@ -100,11 +99,6 @@ fn can_switch(world: &World, box_id: &BoxId) -> Result<()> {
         .fix("release the box when it is not needed any more: `bbbox release BOX`"))
 }
 
-fn gone(record: &BoxRecord) -> Error {
-    Error::gone(format!("the guest of box {} is gone: it was deleted outside bb-box", record.name))
-        .fix(format!("release the box: `bbbox release {}`", record.name))
-}
-
 pub(super) fn register(builder: JournalBuilder, world: &Arc<World>) -> JournalBuilder {
     let (starting, stopping) = (Arc::clone(world), Arc::clone(world));
     builder.operation(START, 1, move |cx, args| start(cx, Arc::clone(&starting), args)).operation(
@@ -136,7 +130,7 @@ async fn start(cx: Context, world: Arc<World>, args: Switching) -> Result<(), Ha
             records::change(tx, id, |r| {
                 r.settle(BoxState::Ready);
                 r.stopped_by = None;
-                r.trouble = Some("it was started, and its commands do not answer yet".to_owned());
+                r.trouble = Some("start: its commands do not answer yet".to_owned());
             })
             .map(drop)
         })
@@ -201,7 +195,7 @@ async fn switch(world: &World, id: &BoxId, to: Power) -> Result<()> {
         Ok(Some(power)) if power == to => Ok(()),
         Ok(Some(Power::Unknown)) | Err(_) => Err(error),
         Ok(Some(_)) => Err(error.effect(Effect::None)),
-        Ok(None) => Err(gone(&record).at(GONE, "not there")),
+        Ok(None) => Err(gone(&record)),
     }
 }
 
@@ -213,7 +207,7 @@ pub(super) fn ended(world: &World, tx: &Connection, ended: &Ended) -> Result<()>
     let now = world.env.now();
     records::change(tx, &args.box_id, |r| {
         r.turn_back();
-        if error.context().iter().any(|(name, _)| name == GONE) {
+        if says_gone(error) {
             r.settle(BoxState::Gone);
         } else if ended.kind == START && r.state == BoxState::Ready && words.is_some() {
             // It runs and does not answer: it is asked again by itself.

@@ -173,7 +173,10 @@ pub(super) fn ended(world: &World, tx: &Connection, ended: &Ended) -> Result<()>
     let args: Release = super::args(ended)?;
     match (ended.state, super::trouble(ended)) {
         (State::Cancelled, _) => {
-            records::change(tx, &args.box_id, BoxRecord::turn_back)?;
+            records::change(tx, &args.box_id, |r| {
+                r.turn_back();
+                r.mended(KIND);
+            })?;
             world.note(&args.box_id, "release-failed", "by bb-box", "taken back");
         }
         (_, Some(why)) => {

@@ -85,6 +85,7 @@ async fn resize(cx: Context, world: Arc<World>, args: Resize) -> Result<(), Halt
                 r.guest = Some(guest.clone());
                 r.size = args.size;
                 r.resize_to = None;
+                r.mended(KIND);
             })
             .map(drop)
         })
@@ -131,8 +132,11 @@ pub(super) fn ended(world: &World, tx: &Connection, ended: &Ended) -> Result<()>
         let settled = settled && !crate::simulation::is(crate::simulation::Bug::ReservationKept);
         if settled {
             r.resize_to = None;
+            // Whoever asked was told; with the box nothing is wrong.
+            r.mended(KIND);
+        } else {
+            r.trouble.clone_from(&words);
         }
-        r.trouble.clone_from(&words);
     })?;
     world.note(&args.box_id, "resize-failed", "by bb-box", words.unwrap_or_else(|| "taken back".to_owned()));
     Ok(())

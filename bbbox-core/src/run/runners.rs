@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use super::{open, runner::Runner, session::Session};
 use crate::{
     env::Env,
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     id::{BoxId, JobId},
     kind::Shell,
     transport::Transport,
@@ -39,6 +39,11 @@ pub(crate) trait Dial: Send + Sync {
     /// Hears how each call of a session came out: of kind `Unavailable` when the box does not answer.
     async fn came_out(&self, error: Option<&Error>) {
         let _ = error;
+    }
+
+    /// The words for a box that turned out not to be there.
+    fn gone(&self, error: Error) -> Error {
+        error
     }
 }
 
@@ -175,6 +180,8 @@ impl Slot {
         *lock(&self.current) = None;
         let round = self.round.fetch_add(1, Relaxed) + 1;
         let opened = async { open::open(Arc::clone(env), &*dial_sh(dial).await?).await }.await;
+        let opened =
+            opened.map_err(|error| if error.kind() == ErrorKind::Gone { dial.gone(error) } else { error });
         match opened {
             Ok(runner) => {
                 gate.failed = None;

@@ -458,7 +458,7 @@ fn seen(state: State) -> Option<JobState> {
 }
 
 pub(super) fn no_such(job: &JobId) -> Error {
-    Error::gone("the box has no such job").at("job", job)
+    Error::gone("the box has no such job").at("job", job).fix("see those it keeps: `bbbox job list BOX`")
 }
 
 pub(super) fn lost(job: &JobId) -> Error {

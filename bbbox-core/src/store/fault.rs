@@ -27,7 +27,8 @@ impl From<rusqlite::Error> for Error {
             }
             Some(Code::DatabaseCorrupt | Code::NotADatabase) => {
                 return Self::failed("the database is damaged")
-                    .fix("put a copy of it in its place, or move it away and let a sweep rebuild the records")
+                    .fix("put a copy of bbbox.db back into the data folder; or move it away, take the old install ID back (it is on \
+                          every guest) with `bbbox install-id --set ID`, and have the records rebuilt: `bbbox sweep`")
                     .because(error);
             }
             Some(_) | None => return Self::failed("the database refused it").because(error),

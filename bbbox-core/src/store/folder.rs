@@ -18,8 +18,18 @@ pub(super) fn create(dir: &Path) -> Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(dir).map_err(|error| {
+        let fix = match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                "name a folder that you may write to, with --data DIR"
+            }
+            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                "something on that path is no folder: name another one, with --data DIR"
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space on its disk",
+            _ => "mend what is named, or name another folder with --data DIR",
+        };
         Error::unavailable(format!("could not make the data folder {}", dir.display()))
-            .fix("free space, or name another data folder")
+            .fix(fix)
             .because(error)
     })
 }

@@ -14,6 +14,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -96,6 +97,33 @@ pub(crate) async fn run(world: &Arc<World>, journal: &Arc<Journal>) -> Result<Re
     let week = world.env.now() - Duration::from_secs(7 * 24 * 3600);
     journal.prune(week)?;
     Ok(report)
+}
+
+/// Runs a sweep where none was begun like this within [`EVERY`], and asks boxes that are silent and due; for `limit` at
+/// most. What it began goes on.
+pub(crate) async fn run_if_due(
+    world: &Arc<World>,
+    journal: &Arc<Journal>,
+    limit: Duration,
+) -> Result<Option<Report>> {
+    let now = world.env.now();
+    // A clock that was set back must not put it off for ever.
+    let is_recent = |at: Timestamp| at <= now && now < at + EVERY;
+    let due = world.store.write(|tx| {
+        if records::swept(tx)?.is_some_and(is_recent) {
+            return Ok(false);
+        }
+        records::set_swept(tx, now).map(|()| true)
+    })?;
+    if !due {
+        return Ok(None);
+    }
+    let swept = async {
+        let report = run(world, journal).await;
+        probe::ask(world).await;
+        report
+    };
+    within(&*world.env, limit, swept).await.map(Some)
 }
 
 /// Looks at everything, without effect.

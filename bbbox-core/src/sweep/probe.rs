@@ -38,7 +38,7 @@ pub(crate) async fn keep_asking(world: Arc<World>) {
 }
 
 /// Asks each box that is due.
-async fn ask(world: &Arc<World>) {
+pub(super) async fn ask(world: &Arc<World>) {
     let now = world.env.now();
     let records = match world.store.read(records::all) {
         Ok(records) => records,
@@ -60,7 +60,7 @@ async fn ask_one(world: &Arc<World>, record: BoxRecord) {
     let now = world.env.now();
     let written = world.store.write(|tx| {
         records::change(tx, &record.id, |r| match (&words, &mut r.unanswered) {
-            (None, unanswered) => *unanswered = None,
+            (None, _) => r.answered(),
             (Some(words), Some(unanswered)) => {
                 unanswered.tries += 1;
                 unanswered.next = now + due(unanswered.tries);

@@ -116,7 +116,7 @@ fn told(record: &BoxRecord, took: Duration) -> String {
         .map(|(name, value)| format!("  {name}: {value}\n"))
         .collect();
     format!(
-        "{name} ({id}): {kind}, {size}{on}, ready in {took}\n{facts}  next: `bbbox run {name} -- COMMAND`",
+        "{name} ({id}): {kind}, {size}{on}, ready in {took}\n{facts}  next: bbbox run {name} -- COMMAND",
         name = record.name,
         id = record.id,
         kind = record.kind,

@@ -35,13 +35,16 @@ pub(crate) struct Config {
 #[derive(Debug, Subcommand)]
 enum Doing {
     /// Print the configuration that holds: as TOML, or as JSON with --json
+    #[command(after_help = "Example:\n  bbbox config show > bbbox.toml")]
     Show,
     /// Say everything that is wrong with a document, and change nothing
+    #[command(after_help = "Example:\n  bbbox config check bbbox.toml")]
     Check {
         /// A file of TOML or JSON; `-` is stdin
         file: PathBuf,
     },
     /// Put a document in place of the one that holds
+    #[command(after_help = "Example:\n  bbbox config apply bbbox.toml")]
     Apply {
         /// A file of TOML or JSON; `-` is stdin
         file: PathBuf,
@@ -50,6 +53,7 @@ enum Doing {
         revision: Option<u64>,
     },
     /// Print the JSON Schema of the document
+    #[command(after_help = "Example:\n  bbbox config schema > bbbox.schema.json")]
     Schema,
 }
 

@@ -64,7 +64,11 @@ impl<'a> End<'a> {
 
 impl Copy {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Fault> {
-        folder::block_on(async {
+        let name = [&self.from, &self.to].into_iter().find_map(|word| match End::of(word) {
+            End::In { name, .. } => Some(name),
+            End::Here(_) => None,
+        });
+        let work = async {
             let boxes = folder::reading(common)?;
             let progress = Progress::new(printer, "copying");
             let count = |bytes, total| progress.bytes(bytes, total);
@@ -85,7 +89,8 @@ impl Copy {
             };
             printer.answer(&value(&copied), || told(&copied))?;
             Ok(0)
-        })
+        };
+        folder::block_on(async { folder::noted(common, name.unwrap_or_default(), work.await).await })
     }
 }
 

@@ -30,8 +30,10 @@ pub(crate) struct Image {
 #[derive(Debug, Subcommand)]
 enum Doing {
     /// List each backend's images and which should be built again
+    #[command(after_help = "Example:\n  bbbox image list")]
     List,
     /// Build a kind's image; it takes its name only once it passed its check
+    #[command(after_help = "Example:\n  bbbox image build linux --on docker")]
     Build {
         /// The kind whose boxes come from it
         kind: String,
@@ -91,7 +93,10 @@ fn build(kind: &str, on: Option<BackendId>, common: &Common, printer: Printer) -
     folder::change(common, printer, "image build", async |boxes| {
         let backend = match on {
             Some(backend) => backend,
-            None => the_one(&boxes.images().await.0, &kind)?,
+            None => {
+                let (images, troubles) = boxes.images().await;
+                the_one(&images, &troubles, &kind)?
+            }
         };
         let events = boxes.events();
         let operation = boxes.begin_image_build(&backend, &kind)?;
@@ -108,10 +113,17 @@ fn build(kind: &str, on: Option<BackendId>, common: &Common, printer: Printer) -
 }
 
 /// The backend that builds `kind`'s image, when there is one and no other.
-fn the_one(images: &[BackendImage], kind: &KindId) -> Result<BackendId, Fault> {
+fn the_one(images: &[BackendImage], troubles: &[String], kind: &KindId) -> Result<BackendId, Fault> {
     let able: Vec<_> = images.iter().filter(|on| on.image.kind == *kind).map(|on| &on.backend).collect();
     match able.as_slice() {
         [one] => Ok((*one).clone()),
+        // One that is silent now may be the one.
+        [] if !troubles.is_empty() => {
+            Err(Error::unavailable(format!("no backend that answers builds an image of {kind}"))
+                .because_of(troubles.join("; "))
+                .fix("mend what is named, then try again; see `bbbox image list`")
+                .into())
+        }
         [] => Err(Error::invalid(format!("no backend that answers builds an image of {kind}"))
             .fix("see `bbbox image list`")
             .into()),
@@ -121,5 +133,19 @@ fn the_one(images: &[BackendImage], kind: &KindId) -> Result<BackendId, Fault> {
                 .fix(format!("say which with --on: {}", names.join(", ")))
                 .into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backend_that_is_silent_may_be_the_one_that_builds() {
+        let kind = KindId::parse("linux").unwrap();
+        assert_eq!(the_one(&[], &[], &kind).unwrap_err().exit_code(), 2);
+        let fault = the_one(&[], &["one: it does not answer".to_owned()], &kind).unwrap_err();
+        assert_eq!(fault.exit_code(), 5);
+        assert!(fault.one_line().contains("one: it does not answer"));
     }
 }

@@ -32,14 +32,19 @@ pub(crate) struct Job {
 #[derive(Debug, Subcommand)]
 enum Doing {
     /// List the jobs that a box keeps
+    #[command(after_help = "Example:\n  bbbox job list dev")]
     List(Named),
     /// Print what a job wrote, as it is
+    #[command(after_help = "Example:\n  bbbox job read dev jb0123456789ab --follow")]
     Read(Read),
     /// Wait for a job's end and exit as it did
+    #[command(after_help = "Example:\n  bbbox job wait dev jb0123456789ab   (exits as the command did)")]
     Wait(Wait),
     /// Send a signal to a job
+    #[command(after_help = "Example:\n  bbbox job signal dev jb0123456789ab terminate")]
     Signal(Send),
     /// Remove a job that ended, with what it wrote
+    #[command(after_help = "Example:\n  bbbox job remove dev jb0123456789ab")]
     Remove(One),
 }
 
@@ -125,7 +130,7 @@ impl Job {
             Doing::Signal(send) => &send.one.named,
             Doing::Remove(one) => &one.named,
         };
-        let done = folder::block_on(async {
+        let work = async {
             let session = folder::reading(common)?.get(&named.name)?.session()?;
             match &self.doing {
                 Doing::List(_) => list(&session, printer).await,
@@ -138,7 +143,8 @@ impl Job {
                     Ok(0)
                 }
             }
-        });
+        };
+        let done = folder::block_on(async { folder::noted(common, &named.name, work.await).await });
         // Only a wait ends as the command did; its own failures must not look like the command's.
         let as_run = matches!(self.doing, Doing::Wait(_));
         done.map_err(|fault| if as_run { Ended::in_run(fault) } else { Ended::from(fault) })

@@ -1,6 +1,6 @@
 //! `bbbox list`: the boxes there are.
 
-use bbbox::record::BoxRecord;
+use bbbox::record::{BoxRecord, BoxState};
 use clap::Args;
 use jiff::Timestamp;
 
@@ -50,7 +50,11 @@ fn row(record: &BoxRecord, now: Timestamp) -> [String; 8] {
         record
             .trouble
             .clone()
-            .or_else(|| unanswered.map(|u| format!("does not answer: {}", u.words)))
+            .map(|words| match record.state {
+                BoxState::Gone => format!("{words}: `bbbox release {}`", record.name),
+                _ => words,
+            })
+            .or_else(|| unanswered.map(|u| format!("does not answer {}", words::silent(u, now))))
             .unwrap_or_default(),
     ]
 }

@@ -26,12 +26,12 @@ use std::{io::Read, path::Path};
 use crate::fault::Fault;
 
 /// How messages name a file; `-` is stdin.
-fn file_name(file: &Path) -> String {
+pub(crate) fn file_name(file: &Path) -> String {
     if file == Path::new("-") { "stdin".to_owned() } else { file.display().to_string() }
 }
 
 /// Everything in a file; `-` is stdin.
-fn read_bytes(file: &Path) -> Result<Vec<u8>, Fault> {
+pub(crate) fn read_bytes(file: &Path) -> Result<Vec<u8>, Fault> {
     let mut bytes = Vec::new();
     let read = if file == Path::new("-") {
         std::io::stdin().lock().read_to_end(&mut bytes)

@@ -1,8 +1,9 @@
 //! `bbbox run`: a command in a box, as if it ran here: its output as it comes, its input, its exit code, its signals.
 
-use std::{io::IsTerminal, os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
+use std::{ffi::OsString, io::IsTerminal, os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
 
 use bbbox::{
+    Error,
     env::{Env, SystemEnv},
     id::JobId,
     run::{DEFAULT_WAIT, JobSpec, RunResult, Session, Signal},
@@ -16,6 +17,7 @@ use crate::{
     fault::{Ended, Fault, STILL_RUNS},
     folder, output,
     printer::Printer,
+    variables,
 };
 
 /// Run a command in a box: its output, input, exit code and Ctrl-C are passed through
@@ -25,22 +27,26 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     bbbox run dev -- cargo test\n  \
-    tar c src | bbbox run dev --dir work -- tar x\n  \
+    tar c src | bbbox run dev -- tar x\n  \
+    bbbox run dev -e GITHUB_TOKEN -- gh repo list    (its value from here, in no argument)\n  \
     bbbox run dev --script setup.sh\n  \
     bbbox run dev --detach -- ./server     (prints the job; see bbbox job)")]
 pub(crate) struct Run {
     /// The box, by name or ID
     #[arg(value_name = "BOX")]
     name: String,
-    /// Run this script with the box's shell instead of a command; `-` is stdin
+    /// Run this script with the box's sh instead of a command; `-` is stdin
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     script: Option<PathBuf>,
     /// Where to run it, from the home folder on
     #[arg(long, value_name = "PATH")]
-    dir: Option<std::ffi::OsString>,
-    /// A variable more in its environment
-    #[arg(long, short, value_name = "NAME=VALUE", value_parser = variable)]
-    env: Vec<(String, String)>,
+    dir: Option<OsString>,
+    /// A variable more in its environment; a NAME alone takes its value from here, and no argument shows it
+    #[arg(long, short, value_name = "NAME[=VALUE]")]
+    env: Vec<OsString>,
+    /// Variables from a file: NAME=VALUE or NAME a line, # before a remark; --env goes before them
+    #[arg(long, value_name = "FILE")]
+    env_file: Vec<PathBuf>,
     /// How many seconds to wait before it is left as a job [default: 270 with --json, else until it ends]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=2_000_000))]
     wait: Option<u64>,
@@ -49,18 +55,26 @@ pub(crate) struct Run {
     detach: bool,
     /// The command and its arguments, each as it is
     #[arg(last = true, required_unless_present = "script", value_name = "COMMAND")]
-    command: Vec<std::ffi::OsString>,
+    command: Vec<OsString>,
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("write it as NAME=VALUE")?;
-    Ok((name.to_owned(), value.to_owned()))
+/// The interpreter that a script's first line names, unless that is a plain sh.
+fn interpreter(script: &[u8]) -> Option<String> {
+    let line = script.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
+    let line = String::from_utf8_lossy(line).trim().to_owned();
+    let words: Vec<_> = line.split_whitespace().collect();
+    let plain = match words.as_slice() {
+        [] | ["/bin/sh" | "/usr/bin/sh"] => true,
+        ["/usr/bin/env" | "/bin/env", name] => *name == "sh",
+        _ => false,
+    };
+    (!plain).then_some(line)
 }
 
 impl Run {
     pub(crate) fn run(self, common: &Common, printer: Printer) -> Result<u8, Ended> {
         let spec = self.spec().map_err(Ended::in_run)?;
-        folder::block_on(async {
+        let work = async {
             let boxes = folder::reading(common)?;
             let session = boxes.get(&self.name)?.session()?;
             let code = if self.detach {
@@ -73,22 +87,39 @@ impl Run {
                 self.passed_through(&session, spec, printer).await?
             };
             Ok(code)
-        })
-        .map_err(Ended::in_run)
+        };
+        folder::block_on(async { folder::noted(common, &self.name, work.await).await }).map_err(Ended::in_run)
     }
 
     fn spec(&self) -> Result<JobSpec, Fault> {
         use std::os::unix::ffi::{OsStrExt, OsStringExt};
         let mut spec = match &self.script {
-            Some(file) => JobSpec::script(super::read_bytes(file)?),
+            Some(file) => {
+                let script = super::read_bytes(file)?;
+                if let Some(interpreter) = interpreter(&script) {
+                    let name = super::file_name(file);
+                    let words =
+                        format!("{name} is for {interpreter}, and --script runs it with the box's sh");
+                    return Err(Error::refused(words)
+                        .fix(format!(
+                            "copy it into the box and run it there: `bbbox copy FILE {0}:`, `bbbox run {0} -- ./FILE`",
+                            self.name
+                        ))
+                        .into());
+                }
+                JobSpec::script(script)
+            }
             None => JobSpec::argv(self.command.iter().map(|word| word.clone().into_vec())),
         };
         spec = spec.id(JobId::draw(|| SystemEnv.random()));
         if let Some(dir) = &self.dir {
             spec = spec.dir(dir.as_bytes());
         }
-        for (name, value) in &self.env {
-            spec = spec.env(name, value.as_bytes());
+        let from_files =
+            self.env_file.iter().map(|file| variables::of_file(file)).collect::<Result<Vec<_>, _>>()?;
+        let named = self.env.iter().map(|word| variables::of_word(word)).collect::<Result<Vec<_>, _>>()?;
+        for (name, value) in from_files.into_iter().flatten().chain(named) {
+            spec = spec.env(name, value);
         }
         Ok(spec)
     }
@@ -124,7 +155,7 @@ impl Run {
             result = work => result?,
             () = pass_signals(session, job.as_ref(), printer) => match job.clone() {
                 Some(job) => RunResult::Running(job),
-                None => return Err(bbbox::Error::cancelled("it was interrupted").into()),
+                None => return Err(Error::cancelled("it was interrupted").into()),
             },
         };
         printer.answer(&output::result(&result), String::new)?;
@@ -186,7 +217,7 @@ impl Run {
 
     fn left(&self, job: Option<&JobId>, printer: Printer) -> u8 {
         if let Some(job) = job {
-            printer.note(&format!("it goes on as a job: `bbbox job wait {} {job}`", self.name));
+            printer.note(&format!("it goes on as a job: bbbox job wait {} {job}", self.name));
         }
         STILL_RUNS
     }
@@ -238,6 +269,21 @@ async fn pass_signals(session: &Session, job: Option<&JobId>, printer: Printer) 
         };
         if let Err(error) = sent {
             printer.note(&format!("the command was not told: {error}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_for_another_interpreter_is_known_by_its_first_line() {
+        for plain in ["echo", "#!/bin/sh\necho", "#! /bin/sh", "#!/usr/bin/env sh\r\necho", "#!"] {
+            assert_eq!(interpreter(plain.as_bytes()), None, "{plain:?}");
+        }
+        for other in ["#!/usr/bin/env python3\nprint()", "#!/bin/bash\n", "#!/bin/sh -e\n"] {
+            assert!(interpreter(other.as_bytes()).is_some(), "{other:?}");
         }
     }
 }

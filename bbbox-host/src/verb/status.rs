@@ -1,6 +1,6 @@
 //! `bbbox status`: one box as it is now.
 
-use bbbox::boxes::Status as Now;
+use bbbox::{boxes::Status as Now, record::BoxState};
 use clap::Args;
 use jiff::Timestamp;
 
@@ -20,11 +20,21 @@ impl Status {
         folder::block_on(async {
             let handle = folder::reading(common)?.get(&self.name)?;
             let progress = Progress::new(printer, "asking the provider");
-            let now = progress.during(handle.status()).await?;
+            let mut now = progress.during(handle.status()).await?;
+            if is_missing(&now) && now.record.state != BoxState::Gone {
+                progress.during(folder::look_again(common, &self.name)).await;
+                now.record = handle.record()?;
+            }
             printer.answer(&now, || told(&now))?;
             Ok(0)
         })
     }
+}
+
+/// Whether the provider says that the box's guest is not there, and nothing is under way that would explain it.
+fn is_missing(now: &Now) -> bool {
+    let asked = now.record.guest.is_some() && now.power_trouble.is_none();
+    asked && now.power.is_none() && now.operations.is_empty()
 }
 
 fn told(now: &Now) -> String {
@@ -44,11 +54,20 @@ fn told(now: &Now) -> String {
     }
     add("power", now.power.map(|power| power.to_string()));
     add("not known", now.power_trouble.clone());
+    if is_missing(now) {
+        let name = &record.name;
+        add(
+            "power",
+            Some(format!(
+                "gone: its guest was deleted outside bb-box; give up its record, too: `bbbox release {name}`"
+            )),
+        );
+    }
     add("thread", record.thread.as_ref().map(ToString::to_string));
     let made = format!("{} ({:.0})", words::ago(record.made, Timestamp::now()), record.made);
     add("made", Some(made));
     add("trouble", record.trouble.clone());
-    add("silent", record.unanswered.as_ref().map(|u| format!("since {:.0}: {}", u.since, u.words)));
+    add("silent", record.unanswered.as_ref().map(|u| words::silent(u, Timestamp::now())));
     for operation in &now.operations {
         let why = operation.error.as_ref().map(|error| format!(": {}", error.chain())).unwrap_or_default();
         add("under way", Some(format!("{} {} ({:?}){why}", operation.kind, operation.id, operation.state)));

@@ -64,3 +64,15 @@ fn every_problem_of_a_file_is_said_with_its_line() {
     let said = folder.feed(&["config", "check", "-"], b"[backends\n");
     assert!(said.code == 2 && said.err.starts_with("error: stdin: line 1, column "), "{said:?}");
 }
+
+#[test]
+fn the_error_that_the_documentation_shows_is_the_one_that_is_said() {
+    let folder = Folder::new();
+    let file = folder.path().join("bbbox.toml");
+    std::fs::write(&file, "revision = 0\n\n[[backends]]\nid = \"docker\"\ntype = \"docker\"\nmemry = 1\n")
+        .unwrap();
+    let said = folder.call(&["config", "check", file.to_str().unwrap()]);
+    let said = said.err.replace(file.to_str().unwrap(), "bbbox.toml");
+    let page = include_str!("../../../docs/configuration.md");
+    assert!(page.contains(&said), "docs/configuration.md does not show:\n{said}");
+}

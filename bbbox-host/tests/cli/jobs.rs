@@ -179,3 +179,32 @@ fn a_box_that_does_not_answer_is_shown_so_until_it_does() {
     folder.ok(&["copy", file.to_str().unwrap(), "dev:file"]);
     assert!(folder.json(&["status", "dev"])["unanswered"].is_null());
 }
+
+#[test]
+fn a_secret_goes_into_a_command_without_an_argument() {
+    let folder = Folder::with_box();
+    let file = folder.path().join("variables");
+    std::fs::write(&file, "# of the project\n\nA=1\nB=2\nTOKEN\n").unwrap();
+    let file = file.to_str().unwrap();
+    let shown = ["--", "sh", "-c", "echo $A $B $TOKEN"];
+    let words: Vec<_> = ["run", "dev", "--env-file", file, "-e", "B=3"].into_iter().chain(shown).collect();
+    let said = Said::from(folder.command(&words).env("TOKEN", "secret").output().unwrap());
+    assert_eq!((said.code, said.out.as_str()), (0, "1 3 secret\n"), "{said:?}");
+    let said = Said::from(folder.command(&words).env_remove("TOKEN").output().unwrap());
+    assert_eq!(said.code, 125);
+    assert!(
+        said.err.contains("the variable TOKEN is not set here") && said.err.contains("line 5"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_script_for_another_interpreter_is_refused_with_what_to_do() {
+    let folder = Folder::with_box();
+    let said = folder.feed(&["run", "dev", "--script", "-"], b"#!/usr/bin/env python3\nprint(1)\n");
+    assert_eq!(said.code, 125, "{said:?}");
+    assert!(
+        said.err.contains("stdin is for /usr/bin/env python3") && said.err.contains("`bbbox copy"),
+        "{said:?}"
+    );
+}

@@ -9,6 +9,7 @@ mod choice;
 mod config;
 mod copies;
 mod ends;
+mod gone;
 mod jobs;
 
 use std::{
