@@ -6,6 +6,7 @@ use std::{
     net::IpAddr,
 };
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -58,6 +59,17 @@ pub struct Guest {
     /// What people see about it, such as its isolation or its image.
     #[serde(default)]
     pub facts: BTreeMap<String, String>,
+}
+
+/// In a guest's data: when its provider says that it was made, where a backend knows.
+pub const MADE: &str = "made";
+
+impl Guest {
+    /// When its provider says that it was made, where its backend recorded that in its data under [`MADE`].
+    #[must_use]
+    pub fn made(&self) -> Option<Timestamp> {
+        self.data.get(MADE)?.parse().ok()
+    }
 }
 
 /// Whether a guest runs, as its provider says now.

@@ -59,11 +59,10 @@ impl Dial for Way {
     }
 
     fn gone(&self, error: Error) -> Error {
-        match self.world.find(&self.box_id) {
+        match self.record() {
+            Ok(record) => gone(&record).because(error),
             // It says itself which box there is none of.
-            Ok(None) | Err(_) => error,
-            Ok(Some(record)) if !self.caller.may_see(&record) => error,
-            Ok(Some(record)) => gone(&record).because(error),
+            Err(_) => error,
         }
     }
 

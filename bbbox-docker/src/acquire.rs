@@ -101,6 +101,7 @@ impl Inner {
                 image,
                 phase: Phase::Created,
                 size: Some(spec.size),
+                created: None,
                 ended: None,
             });
         }

@@ -341,7 +341,9 @@ impl Backend for Docker {
             let note = notes.get(recorded.box_id.as_str());
             container.size = self.0.size_of(&container, note).await?;
             let owner = note.and_then(map::owner).unwrap_or(recorded);
-            held.push(Held { guest: self.0.placed(map::guest(&container, &owner)).await?, owner });
+            let mut guest = self.0.placed(map::guest(&container, &owner)).await?;
+            map::set_made(&mut guest, &container);
+            held.push(Held { guest, owner });
         }
         Ok(held)
     }

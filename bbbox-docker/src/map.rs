@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bbbox_core::{
-    guest::{Guest, Owner},
+    guest::{Guest, MADE as MADE_AT, Owner},
     id::{BackendId, BoxId, BoxName, InstallId, KindId, ThreadId},
     kind::Feature,
     size::Size,
@@ -150,6 +150,8 @@ pub(crate) struct Container {
     pub(crate) phase: Phase,
     /// The size it is held to; `None` when it was listed and not asked for.
     pub(crate) size: Option<Size>,
+    /// When it was made, in seconds since 1970; `None` when it was not listed.
+    pub(crate) created: Option<i64>,
     /// How it ended, if it did: the code, the engine's own error, and whether memory ran out.
     pub(crate) ended: Option<Ended>,
 }
@@ -205,6 +207,7 @@ pub(crate) fn inspected(native: ContainerInspectResponse) -> Container {
         image: native.image.unwrap_or_default(),
         phase,
         size: size.filter(|size| size.memory_mib > 0),
+        created: None,
         ended: (phase == Phase::Stopped).then(|| Ended {
             code: state.exit_code.unwrap_or_default(),
             error: state.error.unwrap_or_default(),
@@ -226,6 +229,7 @@ pub(crate) fn listed(native: ContainerSummary) -> Container {
             _ => Phase::Between,
         },
         size: None,
+        created: native.created,
         ended: None,
     }
 }
@@ -270,6 +274,13 @@ pub(crate) fn claimed(owner: &Owner, size: Size) -> Guest {
 /// The engine that `guest` was made on: its address then, and its own ID.
 pub(crate) fn place(guest: &Guest) -> Option<(&str, &str)> {
     Some((guest.data.get(ENGINE)?, guest.data.get(ENGINE_ID)?))
+}
+
+/// Records when `container` was made, as a listing says, on its guest.
+pub(crate) fn set_made(guest: &mut Guest, container: &Container) {
+    if let Some(made) = container.created.and_then(|made| jiff::Timestamp::from_second(made).ok()) {
+        guest.data.insert(MADE_AT.to_owned(), made.to_string());
+    }
 }
 
 /// Records the engine that `guest` is on.
@@ -334,6 +345,10 @@ mod tests {
         assert_eq!(guest.size, Size::new(2, 768));
         assert_eq!(guest, super::guest(&running(), &now), "both ways of asking say the same");
         assert!(container.is(&guest));
+        let mut with_time = guest.clone();
+        set_made(&mut with_time, &container);
+        assert_eq!(with_time.made().map(|at| at.as_second()), container.created);
+        assert!(container.created.is_some(), "a listing says when");
         let mut other = guest;
         other.install = InstallId::parse("inotherotherot").unwrap();
         assert!(!container.is(&other));

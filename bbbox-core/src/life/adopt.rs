@@ -96,7 +96,8 @@ async fn adopt(cx: Context, world: Arc<World>, args: Adopt) -> Result<(), Halt> 
                     thread: args.owner.thread.clone(),
                     kind: args.owner.kind.clone(),
                     size: args.guest.size,
-                    made: world.env.now(),
+                    // A record that comes back is not a new box.
+                    made: args.guest.made().unwrap_or_else(|| world.env.now()),
                 });
                 record.state = state;
                 record.backend = Some(args.backend.clone());

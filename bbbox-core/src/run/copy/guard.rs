@@ -243,19 +243,50 @@ impl Guard {
         };
         let words = self.words().await;
         let said = words.lines().last().unwrap_or("it did not say why").to_owned();
-        match code {
-            3 => Error::gone(said),
-            4 => Error::refused(said),
-            _ => Error::failed(format!("could not {what}: {said}")).because_of(words),
-        }
-        .effect(error.effect_of())
+        said_by_the_box(code, what, said, words).effect(error.effect_of())
     }
 }
+
+/// What the script's end means: its code, and what it said, which may be a shell's own words.
+fn said_by_the_box(code: u8, what: &str, said: String, words: String) -> Error {
+    let is_barred = ["ermission denied", "can't cd to"].iter().any(|sign| said.contains(sign));
+    match code {
+        3 => Error::gone(said),
+        4 if is_barred => Error::refused(format!("could not {what}: the box's user may not go there"))
+            .because_of(words)
+            .fix(BARRED),
+        _ if is_barred => Error::failed(format!("could not {what}: {said}")).because_of(words).fix(BARRED),
+        4 => Error::refused(said),
+        _ => Error::failed(format!("could not {what}: {said}")).because_of(words),
+    }
+}
+
+/// What to do where the box's user may not read or write.
+const BARRED: &str =
+    "copy by way of the box's home folder, and move it there as root: `bbbox run BOX -- sudo cp FROM TO`";
 
 /// After everything was sent, the box may have placed it although its word never came.
 fn unsure(fault: Fault) -> Fault {
     match fault {
         Fault::There(error) => Fault::There(error.effect(Effect::Unknown)),
         here => here,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shells_own_words_come_with_what_to_do() {
+        for (code, said) in
+            [(4, "sh: 20: cd: can't cd to /root"), (1, "cp: cannot open 'x': Permission denied")]
+        {
+            let error = said_by_the_box(code, "copy x", said.to_owned(), said.to_owned());
+            assert!(error.to_string().starts_with("could not copy x: "), "{error}");
+            assert!(error.how_to_fix().is_some_and(|fix| fix.contains("sudo")), "{error:?}");
+        }
+        let error = said_by_the_box(4, "copy x", "x is a directory".to_owned(), String::new());
+        assert_eq!((error.to_string().as_str(), error.how_to_fix()), ("x is a directory", None));
     }
 }

@@ -149,7 +149,8 @@ impl Tree {
         })?;
         let sum = file.finish();
         if sum.size != item.meta.len() {
-            return Err(Error::failed(format!("{} changed while it was copied", path.display())));
+            return Err(Error::failed(format!("{} changed while it was copied", path.display()))
+                .fix("copy it once nothing writes to it; what the kernel makes up as it is read (/proc, /sys), as a copy"));
         }
         list.file(name.as_os_str().as_bytes(), sum)
     }
