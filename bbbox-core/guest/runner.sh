@@ -91,8 +91,15 @@ bb_job() {
   umask "$bb_mask"; eval "$bb_path"; eval "$bb_lc"; BB_JOB=$bb_id; export BB_JOB
   eval "$2"; exit 125
 }
+bb_no() { printf '%s: %s\n' "$1" "$2" >&2; exit "$3"; }
 # What a SPEC ends with. A script goes through a pipe to fd 9: never an argument, never a file.
 go() {
+  # In words of our own: setsid's and env's are about themselves.
+  case $1 in
+  */*) [ -e "$1" ] || bb_no "$1" 'there is no such program in the box' 127
+    [ -x "$1" ] && [ ! -d "$1" ] || bb_no "$1" 'the box may not execute this' 126;;
+  *) command -v "$1" >/dev/null 2>&1 || bb_no "$1" 'there is no such program in the box' 127;;
+  esac
   if [ -n "$bb_body" ]; then
     mkfifo -m 600 "$bb_d/s" || exit 125
     (exec </dev/null >/dev/null 2>&1; printf '%s' "$bb_body" >"$bb_d/s") &

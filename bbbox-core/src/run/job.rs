@@ -126,7 +126,9 @@ impl Order {
         if let Some(dir) = &spec.dir {
             order.spec.extend_from_slice(b"CDPATH= cd -- ");
             posix::put_word_in_line(&mut order.spec, dir)?;
-            order.spec.extend_from_slice(b"||exit 125;");
+            order.spec.extend_from_slice(b" 2>/dev/null||bb_no ");
+            posix::put_word_in_line(&mut order.spec, dir)?;
+            order.spec.extend_from_slice(b" 'the box has no such directory that may be entered' 125;");
         }
         for (name, value) in &spec.env {
             order.export(name, value)?;

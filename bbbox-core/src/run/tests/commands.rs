@@ -129,12 +129,20 @@ async fn a_command_that_closes_its_own_output_runs_on() {
 #[tokio::test]
 async fn a_missing_command_is_127_with_the_words() {
     in_each_shell(async |_, session| {
-        let out = ended(&session, JobSpec::argv(["no-such-command"])).await;
-        assert_eq!(out.exit, Exit::Code(127));
-        assert!(String::from_utf8(whole(&out.stderr)).unwrap().contains("no-such-command"));
-        let out = ended(&session, JobSpec::script("true").dir("/no/such dir")).await;
-        assert_eq!(out.exit, Exit::Code(125));
-        assert!(String::from_utf8(whole(&out.stderr)).unwrap().contains("/no/such dir"));
+        for (spec, code, words) in [
+            (JobSpec::argv(["no-such"]), 127, "no-such: there is no such program in the box\n"),
+            (JobSpec::argv(["./no such"]), 127, "./no such: there is no such program in the box\n"),
+            (JobSpec::argv(["/etc"]), 126, "/etc: the box may not execute this\n"),
+            (JobSpec::argv(["/etc/passwd"]), 126, "/etc/passwd: the box may not execute this\n"),
+            (
+                JobSpec::script("true").dir("/no/such dir"),
+                125,
+                "/no/such dir: the box has no such directory that may be entered\n",
+            ),
+        ] {
+            let out = ended(&session, spec).await;
+            assert_eq!((out.exit, whole(&out.stderr)), (Exit::Code(code), words.as_bytes().to_vec()));
+        }
     })
     .await;
 }

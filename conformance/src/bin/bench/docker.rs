@@ -23,6 +23,8 @@ const IMAGE: &str = "bbbox/linux";
 const MIB: usize = 1024 * 1024;
 /// What an acquire, a copy and a followed output may take beside the other way.
 const NO_SLOWER: Bar = Bar { p50: 1.0, p99: None };
+/// The same engine, for boxes without Docker inside: what testcontainers starts has none.
+const PLAIN: &str = "plain";
 const WAIT: Duration = Duration::from_secs(60);
 
 /// Measures every figure whose name is wanted.
@@ -30,11 +32,13 @@ pub(crate) async fn measure(wanted: &dyn Fn(&str) -> bool, tell: &mut dyn FnMut(
     let data = tempfile::tempdir().map_err(|e| Error::failed("could not make a folder").because(e))?;
     let docker = Arc::new(Docker::connect(BackendId::parse("docker")?, DockerConfig::default())?);
     built(&*docker).await?;
-    let boxes = Boxes::builder().data(data.path().join("data")).backend(docker).open()?;
+    let plain = DockerConfig { privileged: false, ..DockerConfig::default() };
+    let plain = Arc::new(Docker::connect(BackendId::parse(PLAIN)?, plain)?);
+    let boxes = Boxes::builder().data(data.path().join("data")).backend(docker).backend(plain).open()?;
     if wanted("first-command") {
         first_command(&boxes, tell).await?;
     }
-    let handle = acquire(&boxes).await?;
+    let handle = acquire(&boxes, "docker").await?;
     let all = inside(&handle, data.path(), wanted, tell).await;
     let released = handle.release(true).await;
     all.and(released)
@@ -57,8 +61,8 @@ impl BuildHooks for Silent {
     fn progress(&self, _text: &str, _fraction: Option<f64>) {}
 }
 
-async fn acquire(boxes: &Boxes) -> Result<BoxHandle> {
-    boxes.acquire(Acquire::kind("linux").size("small".parse()?)).await
+async fn acquire(boxes: &Boxes, on: &str) -> Result<BoxHandle> {
+    boxes.acquire(Acquire::kind("linux").size("small".parse()?).on(on)).await
 }
 
 async fn succeeds(session: &Session, job: &JobSpec) -> Result<()> {
@@ -70,21 +74,23 @@ async fn succeeds(session: &Session, job: &JobSpec) -> Result<()> {
 
 /// From the request to the end of the first command.
 async fn first_command(boxes: &Boxes, tell: &mut dyn FnMut(Figure)) -> Result<()> {
-    let (mut ours, mut cli, mut containers) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut plain, mut cli, mut containers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let job = JobSpec::argv(["true"]);
     for round in 0..12 {
-        let mut handle = None;
-        ours.push(
-            timed(async {
-                let made = acquire(boxes).await?;
-                succeeds(&made.session()?, &job).await?;
-                handle = Some(made);
-                Ok::<_, Error>(())
-            })
-            .await?,
-        );
-        if let Some(handle) = handle {
-            handle.release(true).await?;
+        for (on, took) in [("docker", &mut ours), (PLAIN, &mut plain)] {
+            let mut handle = None;
+            took.push(
+                timed(async {
+                    let made = acquire(boxes, on).await?;
+                    succeeds(&made.session()?, &job).await?;
+                    handle = Some(made);
+                    Ok::<_, Error>(())
+                })
+                .await?,
+            );
+            if let Some(handle) = handle {
+                handle.release(true).await?;
+            }
         }
 
         let name = format!("bbbox-bench-{}-{round}", std::process::id());
@@ -120,8 +126,8 @@ async fn first_command(boxes: &Boxes, tell: &mut dyn FnMut(Figure)) -> Result<()
     tell(compare("first-command", "docker run -d + docker exec", &ours, &cli, NO_SLOWER));
     tell(compare(
         "first-command-testcontainers",
-        "testcontainers start + exec",
-        &ours,
+        "testcontainers start + exec, neither with Docker inside",
+        &plain,
         &containers,
         NO_SLOWER,
     ));
