@@ -118,6 +118,14 @@ pub struct Capacity {
     pub hosts: Vec<HostRoom>,
 }
 
+impl Capacity {
+    /// What was counted for one of the caller's own boxes.
+    #[must_use]
+    pub fn counted(&self, id: &BoxId) -> Option<&Counted> {
+        self.hosts.iter().find_map(|host| host.counted.get(id))
+    }
+}
+
 /// A box as the records hold it: what it takes whether or not a backend has seen it yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holding {

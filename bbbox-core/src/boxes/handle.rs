@@ -272,7 +272,7 @@ impl BoxHandle {
         if settled && shared.world.was_just_checked(&self.id) {
             return Ok(());
         }
-        let operation = life::begin_check(&shared.journal, &shared.world, &self.id, &self.asked())?;
+        let operation = life::begin_check(&shared.journal, &shared.world, &self.id, &self.asked(), false)?;
         self.boxes.wait(&operation).await
     }
 

@@ -14,6 +14,7 @@ use crate::{
     journal::{Context, Halt, Journal, JournalBuilder},
     record::{BoxRecord, BoxState},
     records,
+    size::Size,
     world::World,
 };
 
@@ -24,6 +25,9 @@ pub(crate) const KIND: &str = "check";
 struct Check {
     #[serde(rename = "box")]
     box_id: BoxId,
+    /// Whether its size is in doubt too.
+    #[serde(default)]
+    size: bool,
 }
 
 /// What a check saw.
@@ -31,12 +35,20 @@ struct Check {
 struct Seen {
     power: Option<Power>,
     cause: Option<StopCause>,
+    /// Its size as its backend counts it, where that was in doubt.
+    size: Option<Size>,
 }
 
-/// Begins to check `box_id`.
-pub(crate) fn begin(journal: &Journal, world: &World, box_id: &BoxId, asked: &Asked) -> Result<OperationId> {
+/// Begins to check `box_id`. `size`: its guest was seen at another size than the record knows of.
+pub(crate) fn begin(
+    journal: &Journal,
+    world: &World,
+    box_id: &BoxId,
+    asked: &Asked,
+    size: bool,
+) -> Result<OperationId> {
     world.record(box_id)?;
-    let args = Check { box_id: box_id.clone() };
+    let args = Check { box_id: box_id.clone(), size };
     let opening = Opening::new(KIND, box_id, asked, &args).over_unknown();
     super::begin(journal, opening, |_, _| Ok(()))
 }
@@ -68,11 +80,21 @@ async fn check(cx: Context, world: Arc<World>, args: Check) -> Result<(), Halt> 
                     }
                     _ => None,
                 };
+                let size = if args.size || record.resize_to.is_some() {
+                    let capacity = backend.capacity(&record.kind, &world.install()).await?;
+                    capacity.counted(id).map(|counted| counted.size)
+                } else {
+                    None
+                };
                 world.note_checked(id);
-                Ok(Some(Seen { power, cause }))
+                Ok(Some(Seen { power, cause, size }))
             },
             |tx, seen| {
                 let (Some(record), Some(seen)) = (records::get(tx, id)?, seen) else { return Ok(None) };
+                let resized = seen.size.filter(|size| is_other(&record, size));
+                if let Some(size) = resized {
+                    records::change(tx, id, |r| take_size(r, size))?;
+                }
                 let Some((state, event, words)) = verdict(&record, &seen) else {
                     let settled = matches!(
                         (record.state, seen.power),
@@ -86,7 +108,9 @@ async fn check(cx: Context, world: Arc<World>, args: Check) -> Result<(), Halt> 
                             ["start", "stop"].iter().for_each(|kind| r.mended(kind))
                         })?;
                     }
-                    return Ok(None);
+                    return Ok(
+                        resized.map(|size| ("seen-resized".to_owned(), format!("its guest has {size}")))
+                    );
                 };
                 records::change(tx, id, |r| {
                     r.settle(state);
@@ -104,7 +128,22 @@ async fn check(cx: Context, world: Arc<World>, args: Check) -> Result<(), Halt> 
     Ok(())
 }
 
-const EVENTS: &[&str] = &["gone", "stopped-by-itself", "seen-stopped", "seen-running"];
+const EVENTS: &[&str] = &["gone", "stopped-by-itself", "seen-stopped", "seen-running", "seen-resized"];
+
+/// Whether the guest has another size than the record says, or it was not known which.
+fn is_other(record: &BoxRecord, size: &Size) -> bool {
+    let known = record.guest.as_ref().map_or(record.size, |guest| guest.size);
+    record.resize_to.is_some() || (size.cores, size.memory_mib) != (known.cores, known.memory_mib)
+}
+
+/// The record says what the guest has; a disk that the backend does not count stays as it was.
+fn take_size(record: &mut BoxRecord, size: Size) {
+    record.size = Size { disk_mib: size.disk_mib.or(record.size.disk_mib), ..size };
+    record.resize_to = None;
+    if let Some(guest) = &mut record.guest {
+        guest.size = record.size;
+    }
+}
 
 /// What the record should say instead, with the event and the words for it; `None` when it is right.
 fn verdict(record: &BoxRecord, seen: &Seen) -> Option<(BoxState, &'static str, String)> {

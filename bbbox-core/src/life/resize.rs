@@ -89,14 +89,15 @@ async fn resize(cx: Context, world: Arc<World>, args: Resize) -> Result<(), Halt
             })
             .map(drop)
         })
-        .run(async |_| give(&world, &args).await)
+        .run(async |at| give(&world, &args, at.tries > 0).await)
         .await?;
     world.note(id, "resized", &args.by, args.size.to_string());
     Ok(())
 }
 
-/// Gives the guest its size. When the answer is lost, the backend is asked at which size it counts the box.
-async fn give(world: &World, args: &Resize) -> Result<Guest> {
+/// Gives the guest its size. When the answer is lost, now or in a run before (`again`), the backend is asked at which
+/// size it counts the box.
+async fn give(world: &World, args: &Resize, again: bool) -> Result<Guest> {
     let record = world.record(&args.box_id)?;
     let backend = world.backend_of(&record)?;
     let (Some(able), Some(guest)) = (backend.resize(), &record.guest) else {
@@ -104,11 +105,11 @@ async fn give(world: &World, args: &Resize) -> Result<Guest> {
     };
     let error = match able.resize(guest, &args.size).await {
         Ok(guest) => return Ok(guest),
-        Err(error) if error.effect_of() == Effect::None => return Err(error),
+        Err(error) if error.effect_of() == Effect::None && !again => return Err(error),
         Err(error) => error,
     };
     let Ok(capacity) = backend.capacity(&record.kind, &world.install()).await else { return Err(error) };
-    match capacity.hosts.iter().find_map(|host| host.counted.get(&record.id)) {
+    match capacity.counted(&record.id) {
         Some(counted) if counted.size == args.size => Ok(Guest { size: args.size, ..guest.clone() }),
         Some(_) if error.effect_of() == Effect::Unknown => Err(error.effect(Effect::None)),
         // Where the backend knows that it happened, what it counts may be older.

@@ -283,8 +283,9 @@ async fn act(world: &Arc<World>, journal: &Arc<Journal>, action: &Action) -> Res
         Action::StartAgain { box_id } => {
             life::begin_start(journal, world, box_id, &asked("it stopped by itself"), true)?
         }
-        Action::Check { box_id } => {
-            let operation = life::begin_check(journal, world, box_id, &asked("a sweep saw a difference"))?;
+        Action::Check { box_id, size } => {
+            let by = asked("a sweep saw a difference");
+            let operation = life::begin_check(journal, world, box_id, &by, *size)?;
             finish(world, journal, &operation).await?;
             return after_check(world, journal, box_id).await;
         }

@@ -16,6 +16,7 @@ use crate::{
     kind::Capabilities,
     life::{Adopt, If, Stray},
     record::{BoxRecord, BoxState},
+    size::Size,
 };
 
 /// Within this time after bb-box started a box again, it does not do so once more.
@@ -57,6 +58,15 @@ impl Inventory {
         let offer = self.offers.get(backend)?.iter().find(|offer| offer.kind == record.kind)?;
         (record.capabilities.as_ref() != Some(&offer.capabilities)).then_some((offer, guest))
     }
+
+    /// Whether the box's guest is listed at another size than its record knows of, or it was left unknown which it has.
+    fn other_size(&self, record: &BoxRecord) -> bool {
+        let (Some(guest), Some(backend)) = (&record.guest, &record.backend) else { return false };
+        let held = self.held.get(backend).into_iter().flatten();
+        let mut its = held.filter(|h| h.owner.box_id == record.id && h.guest.reference == guest.reference);
+        let of = |size: &Size| (size.cores, size.memory_mib);
+        record.resize_to.is_some() || its.any(|h| of(&h.guest.size) != of(&guest.size))
+    }
 }
 
 /// One thing to do.
@@ -71,7 +81,11 @@ pub(super) enum Action {
     /// Record that a box can do what its kind is offered with now.
     Refresh { box_id: BoxId, guest: String, capabilities: Box<Capabilities> },
     /// Look how a box's guest is and record it.
-    Check { box_id: BoxId },
+    Check {
+        box_id: BoxId,
+        /// Whether its size is in doubt.
+        size: bool,
+    },
     /// Give a guest its record back.
     Adopt(Box<Adopt>),
     /// Release a guest that no record wants.
@@ -85,7 +99,7 @@ impl fmt::Display for Action {
             Self::Release { box_id, why, .. } => write!(f, "released box {box_id}: {why}"),
             Self::StartAgain { box_id } => write!(f, "started box {box_id} again"),
             Self::Refresh { box_id, .. } => write!(f, "recorded what box {box_id} can do now"),
-            Self::Check { box_id } => write!(f, "checked box {box_id}"),
+            Self::Check { box_id, .. } => write!(f, "checked box {box_id}"),
             Self::Adopt(adopt) => write!(f, "restored the record of box {}", adopt.owner.box_id),
             Self::Stray(stray) => {
                 write!(
@@ -171,6 +185,7 @@ fn about_box(inventory: &Inventory, record: &BoxRecord, actions: &mut Vec<Action
     // A backend that did not list its guests just now would only be waited for.
     let answers = record.backend.as_ref().is_some_and(|backend| inventory.held.contains_key(backend));
     let power = inventory.powers.get(&record.id);
+    let size = inventory.other_size(record);
     match record.state {
         BoxState::Releasing if answers || record.guest.is_none() => {
             let why = "its release was not finished".to_owned();
@@ -178,14 +193,15 @@ fn about_box(inventory: &Inventory, record: &BoxRecord, actions: &mut Vec<Action
         }
         // An acquire that is under way is the journal's.
         BoxState::Releasing | BoxState::Gone | BoxState::Requested | BoxState::Acquiring => {}
-        _ if inventory.unknown.contains(&record.id) => actions.push(Action::Check { box_id }),
-        BoxState::Starting | BoxState::Stopping => actions.push(Action::Check { box_id }),
+        _ if inventory.unknown.contains(&record.id) => actions.push(Action::Check { box_id, size }),
+        BoxState::Starting | BoxState::Stopping => actions.push(Action::Check { box_id, size }),
         BoxState::Ready if matches!(power, Some(None | Some(Power::Stopped))) => {
-            actions.push(Action::Check { box_id })
+            actions.push(Action::Check { box_id, size })
         }
         BoxState::Stopped if matches!(power, Some(None | Some(Power::Running))) => {
-            actions.push(Action::Check { box_id });
+            actions.push(Action::Check { box_id, size });
         }
+        BoxState::Ready | BoxState::Stopped if size => actions.push(Action::Check { box_id, size }),
         BoxState::Stopped if may_start_again(record, inventory.now) => {
             actions.push(Action::StartAgain { box_id })
         }

@@ -6,7 +6,6 @@ use crate::{
     id::{BoxName, InstallId, KindId},
     kind::{Arch, Capabilities},
     record::Beginning,
-    size::Size,
 };
 
 fn id<T>(draw: impl FnOnce(&mut dyn FnMut() -> u64) -> T, seed: u64) -> T {
@@ -233,6 +232,16 @@ fn a_guest_of_a_box_that_is_gone_is_released_once_it_is_seen_to_be_there() {
     assert!(words(&seen).is_empty(), "it is gone");
     seen.powers.insert(box_id(1), Some(Power::Running));
     assert_eq!(words(&seen), ["Stray"]);
+}
+
+#[test]
+fn a_size_that_the_record_does_not_know_of_is_looked_at() {
+    let mut grown = held(1, "g1");
+    grown.guest.size = Size::new(1, 4096);
+    assert_eq!(words(&inventory(vec![record(1, BoxState::Ready)], vec![grown])), ["Check"]);
+    let mut unknown = record(1, BoxState::Ready);
+    unknown.resize_to = Some(Size::new(1, 4096));
+    assert_eq!(words(&inventory(vec![unknown], vec![held(1, "g1")])), ["Check"]);
 }
 
 #[test]

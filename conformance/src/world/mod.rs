@@ -25,6 +25,8 @@ mod observe;
 mod parts;
 mod planted;
 mod run;
+#[cfg(test)]
+mod same;
 mod settle;
 mod shell;
 mod shrink;

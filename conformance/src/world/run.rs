@@ -58,8 +58,7 @@ pub fn play(seed: u64) -> Played {
 
 /// Plays a schedule.
 pub(super) fn run(schedule: &Schedule) -> Played {
-    let world = World::new(begin(schedule));
-    stranger(&world);
+    let world = begin(schedule);
     for _ in 0..LIVES {
         let runtime = life::runtime();
         let done = runtime.block_on(async {
@@ -86,7 +85,14 @@ pub(super) fn run(schedule: &Schedule) -> Played {
     })
 }
 
-fn begin(schedule: &Schedule) -> Parts {
+/// The world of a schedule at its beginning.
+pub(super) fn begin(schedule: &Schedule) -> Arc<World> {
+    let world = World::new(parts(schedule));
+    stranger(&world);
+    world
+}
+
+fn parts(schedule: &Schedule) -> Parts {
     let shape = &schedule.shape;
     let host = |name: Option<String>, more: u64| Host {
         name,

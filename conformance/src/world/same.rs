@@ -1,0 +1,86 @@
+//! Holds the model of a guest's inside to the real one: the same exchanges, through the core, with a simulated guest and
+//! with the real runner in real processes, and the same said by both.
+
+use std::time::Duration;
+
+use bbbox::{
+    boxes::{Acquire, BoxHandle, Boxes},
+    id::JobId,
+    run::{JobSpec, JobState, RunResult, Session, Signal},
+};
+
+use super::{generate, life, run};
+use crate::sim::{Provider, Shape};
+
+const SCRIPTS: &[&str] = &[
+    "echo token",
+    "echo one;echo two >&2",
+    "sleep 0.2;echo late",
+    "exit 7",
+    "echo before;exit 3",
+    "kill -9 $$",
+    "echo token;head -c 5000 /dev/zero | tr '\\0' x",
+    "head -c 9000 /dev/zero | tr '\\0' x",
+    "echo first\necho second",
+];
+
+async fn acquired(boxes: &Boxes) -> BoxHandle {
+    boxes.acquire(Acquire::kind("linux")).await.unwrap()
+}
+
+/// What is said in every exchange, without IDs.
+async fn exchanges(machine: &BoxHandle) -> Vec<String> {
+    let session = machine.session().unwrap();
+    let mut said = Vec::new();
+    for script in SCRIPTS {
+        let result = session.run(&JobSpec::script(*script), Duration::from_secs(20)).await.unwrap();
+        let RunResult::Ended(ended) = result else { panic!("{script:?} does not end") };
+        said.push(format!("{script:?}: {} {:?} {:?}", ended.exit, ended.stdout, ended.stderr));
+    }
+    said.extend(about_a_job(&session).await);
+    said
+}
+
+async fn about_a_job(session: &Session) -> Vec<String> {
+    let nothing = JobId::parse("jbnothing00000").unwrap();
+    let none = session.job(&nothing).await.unwrap_err();
+    let id = JobId::parse("jbsleeper00000").unwrap();
+    let sleeper = JobSpec::script("sleep 600").id(id.clone());
+    let (job, again) = (session.start(&sleeper).await.unwrap(), session.start(&sleeper).await.unwrap());
+    let mut said = vec![format!("no job: {:?}", none.kind()), format!("the same: {}", job == again)];
+    said.push(format!("runs: {:?}", session.job(&id).await.unwrap() == JobState::Running));
+    let listed = session.jobs().await.unwrap().into_iter().find(|(listed, _)| *listed == id);
+    said.push(format!("listed: {:?}", listed.map(|(_, state)| state)));
+    let waited = session.wait(&id, Duration::from_millis(100)).await.unwrap();
+    said.push(format!("waited: {}", matches!(waited, RunResult::Running(_))));
+    said.push(format!("ended: {:?}", session.signal(&id, Signal::Terminate).await.unwrap()));
+    let ended = session.wait(&id, Duration::from_secs(20)).await.unwrap().ended();
+    said.push(format!("how: {:?}", ended.map(|ended| ended.exit)));
+    said.push(format!("again: {:?}", session.signal(&id, Signal::Terminate).await.unwrap()));
+    session.remove(&id).await.unwrap();
+    said.push(format!("removed: {:?}", session.job(&id).await.unwrap_err().kind()));
+    said
+}
+
+#[test]
+fn a_simulated_guest_says_what_a_real_one_says() {
+    let real = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let real = real.block_on(async {
+        let provider = Provider::new(Shape::default()).unwrap();
+        let boxes = Boxes::builder().backend(provider.backend()).open().unwrap();
+        let machine = acquired(&boxes).await;
+        let said = exchanges(&machine).await;
+        machine.release(true).await.unwrap();
+        said
+    });
+    let mut schedule = generate::schedule(0);
+    (schedule.weather, schedule.steps, schedule.deaths) = Default::default();
+    let world = run::begin(&schedule);
+    let model = life::runtime().block_on(async {
+        let _alive = world.begin_life();
+        let boxes = life::open(&world, 0, false).unwrap();
+        let machine = acquired(&boxes).await;
+        exchanges(&machine).await
+    });
+    assert_eq!(model, real);
+}
