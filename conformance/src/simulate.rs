@@ -7,7 +7,9 @@ use std::{
 };
 
 use clap::Args;
-use conformance::world::{Amount, Caught, Played, Progress, Swarm, hunt, planted, play, shorten, swarm};
+use conformance::world::{
+    Amount, Caught, Played, Progress, Swarm, hunt, planted, play, replay, shorten, swarm,
+};
 use serde_json::json;
 
 use crate::print;
@@ -26,6 +28,9 @@ pub(crate) struct Simulate {
     /// Plays one seed and prints all that happened.
     #[arg(long)]
     seed: Option<u64>,
+    /// Plays one run of the corpus and prints all that happened.
+    #[arg(long)]
+    corpus: Option<String>,
     /// With a seed that fails: looks for a shorter run that fails like it.
     #[arg(long, requires = "seed")]
     shorten: bool,
@@ -39,6 +44,15 @@ pub(crate) struct Simulate {
 
 impl Simulate {
     pub(crate) fn run(self) -> ExitCode {
+        if let Some(name) = &self.corpus {
+            return match replay(name) {
+                Some(played) => self.show(played),
+                None => {
+                    print::problem(&format!("the corpus has no run {name:?}"));
+                    ExitCode::FAILURE
+                }
+            };
+        }
         match (&self.planted, self.seed, self.minutes) {
             (Some(which), ..) => self.hunt(which),
             (None, Some(seed), _) => self.replay(seed),
@@ -63,7 +77,11 @@ impl Simulate {
         } else {
             play(seed)
         };
-        let Played { problems, trace, .. } = played;
+        self.show(played)
+    }
+
+    fn show(&self, played: Played) -> ExitCode {
+        let Played { seed, problems, trace, .. } = played;
         for line in trace.iter().chain(&problems) {
             print::text(line);
         }
@@ -86,8 +104,12 @@ impl Simulate {
             print::text(&format!("not met: {cell}"));
         }
         for failure in &failures {
-            print::text(&format!("seed {}: {}", failure.seed, failure.problem));
-            print::text(&format!("  cargo run --release -p conformance -- sim --seed {}", failure.seed));
+            let which = match &failure.corpus {
+                Some(name) => format!("corpus {name}"),
+                None => format!("seed {}", failure.seed),
+            };
+            print::text(&format!("{which}: {}", failure.problem));
+            print::text(&format!("  cargo run --release -p conformance -- sim --{which}"));
         }
         let seeds_per_s = (seeds_per_s * 10.0).round() / 10.0;
         if self.json {

@@ -2,7 +2,10 @@
 //!
 //! They are kept whole, as a seed means another run once the way schedules are made changes.
 
-use super::action::Schedule;
+use super::{
+    action::Schedule,
+    run::{Played, run},
+};
 
 macro_rules! run {
     ($name:literal) => {
@@ -25,6 +28,13 @@ pub(super) fn corpus() -> Vec<(&'static str, Schedule)> {
     RUNS.iter().map(|(name, text)| (*name, parse(text))).collect()
 }
 
+/// Plays the run of the corpus that is called `name`.
+#[must_use]
+pub fn replay(name: &str) -> Option<Played> {
+    let (_, schedule) = corpus().into_iter().find(|(other, _)| *other == name)?;
+    Some(run(&schedule))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,7 +47,7 @@ mod tests {
     #[test]
     fn every_run_of_the_corpus_holds() {
         for (name, schedule) in corpus() {
-            let played = crate::world::run::run(&schedule);
+            let played = run(&schedule);
             assert!(played.problems.is_empty(), "{name}: {:#?}", played.problems);
         }
     }

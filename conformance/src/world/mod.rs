@@ -42,6 +42,7 @@ use std::{
 use parts::Parts;
 use tokio_util::sync::CancellationToken;
 
+pub use corpus::replay;
 pub use planted::{Planted, planted};
 pub use run::{Failure, Played, play};
 pub use shrink::shorten;

@@ -46,6 +46,8 @@ pub struct Played {
 pub struct Failure {
     /// The seed.
     pub seed: u64,
+    /// The run of the corpus, where it is one.
+    pub corpus: Option<String>,
     /// The first thing that did not hold.
     pub problem: String,
 }

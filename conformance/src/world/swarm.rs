@@ -100,8 +100,8 @@ pub fn swarm(amount: Amount, tell: impl Fn(Progress) + Sync) -> Swarm {
             tally.seeds += 1;
             tally.met.extend(played.met);
             if let Some(problem) = played.problems.into_iter().next() {
-                let problem = name.map_or(problem.clone(), |name| format!("corpus {name}: {problem}"));
-                tally.failures.push(Failure { seed: played.seed, problem });
+                let corpus = name.map(str::to_owned);
+                tally.failures.push(Failure { seed: played.seed, corpus, problem });
             }
             let (seeds, failed) = (tally.seeds, tally.failures.len());
             tell(Progress { seeds, failed, seeds_per_s: rate(seeds) });
