@@ -1,5 +1,5 @@
-//! What the simulated world needs of the core: a store that outlives the value over it, and faults that are planted to
-//! see whether they are found.
+//! What the simulated world needs of the core: a store that outlives the value over it, a single thread, and faults
+//! that are planted to see whether they are found.
 //!
 //! This module is in no build that anybody uses: it needs the feature `simulation`, which the suite alone asks for.
 
@@ -76,10 +76,31 @@ pub enum Bug {
     SilenceIsGone,
     /// A lost answer of a start or a stop is taken for success.
     LostIsDone,
+    /// The room of a resize is taken once it is done.
+    ResizeAtEnd,
+    /// A copy whose end is not known is said to have done nothing.
+    UnsureIsNone,
+    /// What was seen in the future, before the clock was set back, is waited for.
+    FutureWaits,
+    /// An acquire that goes on at the next host leaves what it made at the one before.
+    NothingUnmade,
+    /// A release forgets its box whatever its provider says.
+    ForgetsAnyway,
 }
 
 thread_local! {
     static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    static ALONE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether all that is done for this thread is done by it: other threads come when they like, and no seed decides that.
+pub fn play_alone(on: bool) {
+    ALONE.set(on);
+}
+
+/// Whether this thread plays alone.
+pub(crate) fn alone() -> bool {
+    ALONE.get()
 }
 
 /// Plants a fault in this thread, or takes it out.

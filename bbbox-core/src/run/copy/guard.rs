@@ -172,7 +172,8 @@ impl Guard {
         if said.as_deref() == Some(b"done") && exit.success() {
             return Ok(());
         }
-        Err(refused())
+        // It says what it refused by its code; else it was ended, and may have been at its end.
+        Err(if matches!(exit, Exit::Code(3..=6)) { refused() } else { unsure(refused()) })
     }
 
     /// Has it check what arrived here: against `sum` for one file, by `list` for a directory.
@@ -239,11 +240,19 @@ impl Guard {
             if let Some(kill) = self.kill.take() {
                 let _ = kill.await;
             }
+            #[cfg(feature = "simulation")]
+            let error = if crate::simulation::is(crate::simulation::Bug::UnsureIsNone) {
+                error.effect(Effect::None)
+            } else {
+                error
+            };
             return error;
         };
         let words = self.words().await;
         let said = words.lines().last().unwrap_or("it did not say why").to_owned();
-        said_by_the_box(code, what, said, words).effect(error.effect_of())
+        // What it refused was not placed; of what failed while it was placed, some may be.
+        let effect = if matches!(code, 3..=6) { Effect::None } else { error.effect_of() };
+        said_by_the_box(code, what, said, words).effect(effect)
     }
 }
 
@@ -266,7 +275,7 @@ const BARRED: &str =
     "copy by way of the box's home folder, and move it there as root: `bbbox run BOX -- sudo cp FROM TO`";
 
 /// After everything was sent, the box may have placed it although its word never came.
-fn unsure(fault: Fault) -> Fault {
+pub(super) fn unsure(fault: Fault) -> Fault {
     match fault {
         Fault::There(error) => Fault::There(error.effect(Effect::Unknown)),
         here => here,

@@ -6,10 +6,12 @@
 //! has a faster way for the bytes, the guard only looks whether they arrived where commands see them.
 
 mod guard;
+mod land;
 mod list;
 mod pack;
 mod pipe;
 mod unpack;
+mod work;
 
 #[cfg(test)]
 mod tests;
@@ -30,9 +32,11 @@ use tokio::{
 };
 
 use self::{
-    guard::{Fault, Guard, cut},
+    guard::{Fault, Guard, cut, unsure},
+    land::{Landed, Landing},
     pack::Tree,
-    unpack::{Stage, Target},
+    unpack::Target,
+    work::{blocking, on_a_thread},
 };
 use super::{posix, session::Session};
 use crate::{
@@ -100,7 +104,8 @@ impl Session {
             let done = tokio::select! {
                 biased;
                 done = work => done,
-                error = self.contact_lost(&moved) => Err(Fault::There(error)),
+                // How far the box has come with what was sent is not known then.
+                error = self.contact_lost(&moved) => Err(unsure(Fault::There(error))),
             };
             match done {
                 Ok(()) => Ok(copied),
@@ -182,13 +187,6 @@ impl Session {
     }
 }
 
-/// Runs what blocks on a thread for it.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|error| Err(Error::failed("the copy's thread ended").because(error)))
-}
-
 fn plain(path: &[u8]) -> Result<&[u8]> {
     if path.is_empty() || path.contains(&0) {
         return Err(Error::invalid("a path in a box is neither empty nor holds a NUL byte"));
@@ -263,7 +261,7 @@ fn packing(tree: &Arc<Tree>, owner: (u64, u64)) -> (Source, oneshot::Receiver<Re
     let (mut pieces, source) = pipe::from_thread();
     let (tell, packed) = oneshot::channel();
     let tree = Arc::clone(tree);
-    tokio::task::spawn_blocking(move || {
+    on_a_thread(move || {
         let outcome = tree.pack(owner, &mut pieces);
         if outcome.is_err() {
             pieces.fail();
@@ -348,29 +346,7 @@ async fn receive(
         _ => None,
     };
     let (to, from) = pipe::to_thread();
-    let (tell, told) = oneshot::channel();
-    let (verdict, wait) = oneshot::channel();
-    let (finish, done) = oneshot::channel();
-    tokio::task::spawn_blocking(move || {
-        let mut stage = match Stage::make(target, &nonce, kind == Kind::Dir) {
-            Ok(stage) => stage,
-            Err(error) => return drop(tell.send(Err(error.into()))),
-        };
-        let unpacked = stage.unpack(from).and_then(|()| Ok((stage.list()?, stage.only_sum())));
-        let good = unpacked.is_ok();
-        let heard = tell.send(unpacked).is_ok();
-        if good && heard && wait.blocking_recv().is_ok() {
-            let placed = stage.place().map(|()| Copied {
-                files: stage.count(),
-                bytes: stage.bytes(),
-                skipped: std::mem::take(&mut stage.skipped),
-            });
-            stage.remove();
-            let _ = finish.send(placed);
-        } else {
-            stage.remove();
-        }
-    });
+    let Landed { told, verdict, done } = Landing::begin(target, nonce, kind == Kind::Dir, from);
     let pumped = match packed {
         Some(mut source) => pump_pieces(env, &mut source, to, count).await,
         None => {

@@ -14,9 +14,18 @@ const PIECE: usize = 256 * 1024;
 /// How many pieces wait: with it, a copy holds little more than a mebibyte.
 const AHEAD: usize = 4;
 
+fn ahead() -> usize {
+    // Where one thread does all, nobody takes a piece before the last of them is there.
+    #[cfg(feature = "simulation")]
+    if crate::simulation::alone() {
+        return tokio::sync::Semaphore::MAX_PERMITS;
+    }
+    AHEAD
+}
+
 /// What a blocking thread writes, as the async side reads it. An error that the thread sends ends the stream.
 pub(super) fn from_thread() -> (Pieces, Source) {
-    let (to, mut from) = channel::<io::Result<Bytes>>(AHEAD);
+    let (to, mut from) = channel::<io::Result<Bytes>>(ahead());
     let stream = StreamReader::new(poll_fn(move |cx| from.poll_recv(cx)));
     (Pieces { to, piece: Vec::with_capacity(PIECE) }, Box::new(stream))
 }
@@ -30,12 +39,20 @@ pub(super) struct Pieces {
 impl Pieces {
     fn send(&mut self) -> io::Result<()> {
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE));
-        self.to.blocking_send(Ok(piece.into())).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        self.put(Ok(piece.into()))
     }
 
     /// Ends the stream as broken.
     pub(super) fn fail(&self) {
-        let _ = self.to.blocking_send(Err(io::ErrorKind::Interrupted.into()));
+        let _ = self.put(Err(io::ErrorKind::Interrupted.into()));
+    }
+
+    fn put(&self, piece: io::Result<Bytes>) -> io::Result<()> {
+        #[cfg(feature = "simulation")]
+        if crate::simulation::alone() {
+            return self.to.try_send(piece).map_err(|_| io::ErrorKind::BrokenPipe.into());
+        }
+        self.to.blocking_send(piece).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
@@ -56,7 +73,7 @@ impl Write for Pieces {
 
 /// The other way: what the async side sends, as a blocking thread reads it.
 pub(super) fn to_thread() -> (Sender<Bytes>, Arrived) {
-    let (to, from) = channel(AHEAD);
+    let (to, from) = channel(ahead());
     (to, Arrived { from, piece: Bytes::new() })
 }
 
@@ -66,10 +83,48 @@ pub(super) struct Arrived {
     piece: Bytes,
 }
 
+impl Arrived {
+    fn next(&mut self) -> Option<Bytes> {
+        #[cfg(feature = "simulation")]
+        if crate::simulation::alone() {
+            return self.from.try_recv().ok();
+        }
+        self.from.blocking_recv()
+    }
+}
+
+#[cfg(feature = "simulation")]
+impl Arrived {
+    /// A whole archive, or what came of it, for whoever cannot wait for one piece after the other.
+    pub(super) async fn gathered(mut self) -> Self {
+        let mut all = Vec::new();
+        while !is_whole(&all) {
+            let Some(piece) = self.from.recv().await else { break };
+            all.extend_from_slice(&piece);
+        }
+        self.from.close();
+        Self { from: self.from, piece: all.into() }
+    }
+}
+
+/// Whether an archive's end is in what came of it.
+#[cfg(feature = "simulation")]
+fn is_whole(archive: &[u8]) -> bool {
+    let mut rest = archive;
+    while let Some((block, more)) = rest.split_at_checked(512) {
+        if block.iter().all(|b| *b == 0) {
+            return true;
+        }
+        let size = tar::Header::from_byte_slice(block).entry_size().unwrap_or(0).next_multiple_of(512);
+        rest = usize::try_from(size).ok().and_then(|size| more.get(size..)).unwrap_or_default();
+    }
+    false
+}
+
 impl Read for Arrived {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while self.piece.is_empty() {
-            match self.from.blocking_recv() {
+            match self.next() {
                 Some(piece) => self.piece = piece,
                 None => return Ok(0),
             }

@@ -11,7 +11,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::*;
+use super::{unpack::Stage, *};
 use crate::run::{JobSpec, testing::*};
 
 fn nothing(_: u64, _: Option<u64>) {}
