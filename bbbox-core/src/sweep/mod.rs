@@ -325,6 +325,7 @@ pub(crate) async fn keep_up(world: Arc<World>, journal: Arc<Journal>) {
             Err(error) => tracing::warn!(error = error.chain(), "a sweep could not run"),
         }
         tokio::select! {
+            biased;
             () = world.env.sleep(EVERY) => {}
             () = world.nudge.notified() => {}
         }

@@ -124,6 +124,9 @@ pub(super) struct Plan {
 /// What to do about what was seen.
 pub(super) fn plan(inventory: &Inventory) -> Plan {
     let mut plan = Plan::default();
+    // What is under way keeps all else from a box, and not what was heard of its thread.
+    let busy = inventory.records.iter().filter(|r| inventory.busy.contains(&r.id));
+    plan.actions.extend(busy.filter_map(|record| lives_after_all(inventory, record)));
     for record in inventory.records.iter().filter(|r| !inventory.busy.contains(&r.id)) {
         about_box(inventory, record, &mut plan.actions);
     }
@@ -151,6 +154,13 @@ enum About {
     Keep(String),
 }
 
+/// Takes back that a record's thread was found ended: the next answer that says so is a first one again.
+fn lives_after_all(inventory: &Inventory, record: &BoxRecord) -> Option<Action> {
+    let thread = record.thread.as_ref().filter(|_| record.thread_ended.is_some())?;
+    let lives = inventory.threads.get(thread).is_some_and(|state| *state != ThreadState::Ended);
+    lives.then(|| Action::ThreadEnded { box_id: record.id.clone(), thread: thread.clone(), first: None })
+}
+
 fn about_box(inventory: &Inventory, record: &BoxRecord, actions: &mut Vec<Action>) {
     let box_id = record.id.clone();
     if let Some(thread) = &record.thread {
@@ -163,6 +173,8 @@ fn about_box(inventory: &Inventory, record: &BoxRecord, actions: &mut Vec<Action
                 actions.push(Action::Release { box_id, only, why: "its thread ended".to_owned() });
                 return;
             }
+            #[cfg(feature = "simulation")]
+            (Some(true), Some(_)) if crate::simulation::is(crate::simulation::Bug::FutureWaits) => {}
             // A clock that was set back must not keep a box for ever.
             (Some(true), Some(first)) if first > inventory.now => actions.push(mark(Some(inventory.now))),
             #[cfg(feature = "simulation")]
@@ -172,7 +184,7 @@ fn about_box(inventory: &Inventory, record: &BoxRecord, actions: &mut Vec<Action
                 return;
             }
             (Some(true), None) => actions.push(mark(Some(inventory.now))),
-            (Some(false), Some(_)) => actions.push(mark(None)),
+            (Some(false), Some(_)) => actions.extend(lives_after_all(inventory, record)),
             _ => {}
         }
     }

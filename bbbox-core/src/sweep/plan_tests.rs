@@ -111,6 +111,11 @@ fn a_thread_must_be_found_ended_twice_and_not_at_once() {
     // A thread that lives after all takes the first answer back.
     seen.threads.insert(thread(), ThreadState::Live);
     assert_eq!(words(&seen), ["ThreadEnded"]);
+    // Also while something is under way on its box.
+    seen.busy.insert(box_id(1));
+    assert_eq!(words(&seen), ["ThreadEnded"]);
+    seen.threads.insert(thread(), ThreadState::Ended);
+    assert!(words(&seen).is_empty());
 }
 
 #[test]
