@@ -7,7 +7,10 @@
 mod plan;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -47,6 +50,7 @@ pub struct Faulty {
     ready_timeout: Option<Duration>,
     feature: Option<Feature>,
     closed: Option<String>,
+    between: AtomicBool,
 }
 
 impl std::fmt::Debug for Faulty {
@@ -66,7 +70,13 @@ impl Faulty {
             ready_timeout: None,
             feature: None,
             closed: None,
+            between: AtomicBool::new(false),
         }
+    }
+
+    /// Says of no guest whether it runs, as while it is on its way from one to the other.
+    pub fn set_between(&self, between: bool) {
+        self.between.store(between, Ordering::Relaxed);
     }
 
     /// Gives boxes another time to get ready than the backend does.
@@ -178,7 +188,8 @@ impl Backend for Faulty {
     }
 
     async fn power(&self, guest: &Guest) -> Result<Option<Power>> {
-        self.call(Method::Power, self.inner.power(guest)).await
+        let power = self.call(Method::Power, self.inner.power(guest)).await?;
+        Ok(if self.between.load(Ordering::Relaxed) { power.map(|_| Power::Unknown) } else { power })
     }
 
     async fn held(&self, install: &InstallId) -> Result<Vec<Held>> {

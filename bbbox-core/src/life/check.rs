@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Asked, Opening};
 use crate::{
-    error::Result,
+    error::{Error, Result},
     guest::{Power, StopCause},
     id::{BoxId, OperationId},
     journal::{Context, Halt, Journal, JournalBuilder},
@@ -74,6 +74,11 @@ async fn check(cx: Context, world: Arc<World>, args: Check) -> Result<(), Halt> 
                     power => power,
                 };
                 let power = power?;
+                // Nothing is settled by that: what was unknown stays so.
+                if power == Some(Power::Unknown) {
+                    let words = format!("its provider does not say now whether box {} runs", record.name);
+                    return Err(Error::failed(words).fix("check it again in a moment"));
+                }
                 let cause = match (power, backend.switch()) {
                     (Some(Power::Stopped), Some(switch)) if record.state == BoxState::Ready => {
                         switch.stopped(guest).await?

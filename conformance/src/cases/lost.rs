@@ -48,6 +48,14 @@ pub(super) const CASES: &[Case] = &[
         body: |lab| Box::pin(switch_lost(lab)),
     },
     Case {
+        name: "a-guest-between-two-states-settles-nothing",
+        promise: "a-lost-answer-is-looked-after",
+        needs: ability::sh_switch,
+        cost: Cost::Boxes(1),
+        limit: LIMIT,
+        body: |lab| Box::pin(between_settles_nothing(lab)),
+    },
+    Case {
         name: "a-resize-and-a-rename-whose-answers-are-lost-are-done",
         promise: "a-lost-answer-is-looked-after",
         needs: |a| ability::sh_resize(a).or_else(|| ability::relabel(a)),
@@ -150,6 +158,19 @@ async fn switch_lost(lab: Lab) -> Verdict {
     ensure_eq!(state_of(&handle)?, BoxState::Ready, "the state after the start");
     ensure_eq!(out(&handle, "echo here").await?, "here", "a command after the start");
     home.is_quiet().await?;
+    handle.release(false).await?;
+    Ok(())
+}
+
+async fn between_settles_nothing(lab: Lab) -> Verdict {
+    let (faulty, home) = faulty(&lab, Plan::calm().at(Method::Stop, 0, Fault::Broken))?;
+    let handle = home.acquire().await?;
+    faulty.set_between(true);
+    refused(handle.stop(false).await, ErrorKind::Failed, "a stop whose end is not known")?;
+    refused(handle.check().await, ErrorKind::Failed, "a check of a guest between two states")?;
+    faulty.set_between(false);
+    handle.check().await?;
+    ensure_eq!(state_of(&handle)?, BoxState::Stopped, "the state after the check");
     handle.release(false).await?;
     Ok(())
 }
