@@ -99,9 +99,13 @@ impl Simulate {
                 print::problem(&format!("{seeds} seeds, {failed} failed, {seeds_per_s:.1} a second"));
             }
         };
-        let Swarm { seeds, failures, seeds_per_s, cells_hit, cells, missed } = swarm(amount, tell);
-        for cell in &missed {
-            print::text(&format!("not met: {cell}"));
+        let Swarm { seeds, failures, seeds_per_s, cells_hit, cells, missed, never, beyond } =
+            swarm(amount, tell);
+        let told = [("cannot be met", &never), ("not met", &missed), ("not in the table", &beyond)];
+        for (what, cells) in told {
+            for cell in cells {
+                print::text(&format!("{what}: {cell}"));
+            }
         }
         for failure in &failures {
             let which = match &failure.corpus {
@@ -115,7 +119,7 @@ impl Simulate {
         if self.json {
             print::value(&json!({
                 "seeds": seeds, "violations": failures.len(), "seeds_per_s": seeds_per_s,
-                "cells_hit": cells_hit, "cells": cells, "failures": failures, "missed": missed,
+                "cells_hit": cells_hit, "cells": cells, "failures": failures, "missed": missed, "never": never, "beyond": beyond,
             }));
         } else {
             print::text(&format!(

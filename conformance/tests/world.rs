@@ -35,6 +35,8 @@ fn another_process_plays_the_same_run() {
 fn some_hundred_seeds_hold() {
     let swarm = swarm(Amount::Seeds(100), |_| {});
     assert!(swarm.failures.is_empty(), "{:#?}", swarm.failures);
+    // Every crash point that was passed, and every fault that was met, has its place in the table.
+    assert!(swarm.beyond.is_empty(), "{:#?}", swarm.beyond);
 }
 
 #[test]

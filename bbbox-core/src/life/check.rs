@@ -145,6 +145,7 @@ fn is_other(record: &BoxRecord, size: &Size) -> bool {
 fn take_size(record: &mut BoxRecord, size: Size) {
     record.size = Size { disk_mib: size.disk_mib.or(record.size.disk_mib), ..size };
     record.resize_to = None;
+    record.mended("resize");
     if let Some(guest) = &mut record.guest {
         guest.size = record.size;
     }

@@ -74,6 +74,10 @@ async fn resize(cx: Context, world: Arc<World>, args: Resize) -> Result<(), Halt
                 return Err(must_stop(&record));
             }
             registry::room_to_grow(tx, &record, &capacity, Holding { size: args.size, running })?;
+            #[cfg(feature = "simulation")]
+            if crate::simulation::is(crate::simulation::Bug::ResizeAtEnd) {
+                return Ok(());
+            }
             records::change(tx, id, |r| r.resize_to = Some(args.size)).map(drop)
         },
     )

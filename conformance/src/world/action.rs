@@ -68,11 +68,14 @@ pub(super) struct Step {
     pub(super) action: Action,
 }
 
-/// One death of the process: at the `nth` time that it comes to the crash point `at`.
+/// One death of the process: at the `nth` time that it comes to the crash point `at`, or to any of the operation `at`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Death {
     pub(super) at: String,
     pub(super) nth: u64,
+    /// How many crash points the next process passes before it dies too.
+    #[serde(default)]
+    pub(super) again: Option<u64>,
 }
 
 /// One thing that somebody does. A `slot` names the box that the acquire of that slot was for.
@@ -108,6 +111,17 @@ pub(super) enum Action {
         slot: usize,
     },
     Signal {
+        slot: usize,
+    },
+    /// Copies a file of its own into the box.
+    CopyIn {
+        slot: usize,
+        to: String,
+        tag: u64,
+        len: usize,
+    },
+    /// Copies what was copied in last out again.
+    CopyOut {
         slot: usize,
     },
     Start {
@@ -164,7 +178,7 @@ pub(super) enum Action {
         slot: usize,
         by_guest: bool,
     },
-    /// Somebody at the provider deletes, stops, starts or renames a guest, or makes one that copies its owner.
+    /// Somebody at the provider does something to a guest.
     ByHand {
         slot: usize,
         deed: Hand,
@@ -199,7 +213,12 @@ pub(super) enum Hand {
     Stop,
     Start,
     Rename,
+    /// Makes another guest that copies its owner.
     Copy,
+    /// Marks it as somebody else's.
+    Disown,
+    /// Marks it as the guest of another box of the install.
+    Relabel,
 }
 
 impl Action {
@@ -214,6 +233,8 @@ impl Action {
             Self::Wait { .. } => "wait",
             Self::Look { .. } => "look",
             Self::Signal { .. } => "signal",
+            Self::CopyIn { .. } => "copy-in",
+            Self::CopyOut { .. } => "copy-out",
             Self::Start { .. } => "start",
             Self::Stop { .. } => "stop",
             Self::Resize { .. } => "resize",
@@ -237,6 +258,20 @@ impl Action {
             Self::ThreadWorks { .. } => "thread-works",
             Self::CutLines => "cut-lines",
         }
+    }
+
+    /// Whether it reaches into a box.
+    pub(super) fn is_inside(&self) -> bool {
+        matches!(
+            self,
+            Self::Run { .. }
+                | Self::Launch { .. }
+                | Self::Wait { .. }
+                | Self::Look { .. }
+                | Self::Signal { .. }
+                | Self::CopyIn { .. }
+                | Self::CopyOut { .. }
+        )
     }
 
     /// Whether it is done to the world rather than asked of bb-box.

@@ -20,6 +20,7 @@ use bbbox::{
 use super::{
     World,
     action::{Action, Step},
+    copies,
     fate::{Fate, Job},
     generate::{ACTORS, install_of},
     hand, life, pause,
@@ -95,7 +96,14 @@ impl Actor {
             Err(Some(error)) => format!("{} -> {:?}: {}", action.name(), error.kind(), error.chain()),
             Err(None) => format!("{} does not end", action.name()),
         };
-        self.world.with(|p| p.note(&who, &words));
+        self.world.with(|p| {
+            // Where copies come from has another name each time.
+            let words = match p.here.as_ref().and_then(|dir| dir.path().to_str()) {
+                Some(here) => words.replace(here, "here"),
+                None => words,
+            };
+            p.note(&who, &words);
+        });
         call.end(&self.world, action, answer);
     }
 
@@ -219,6 +227,13 @@ impl Actor {
                     }
                 });
                 Ok(Answer::Launched)
+            }
+            Action::CopyIn { to, tag, len, .. } => {
+                copies::copy_in(&self.world, &handle, to, (*tag, *len)).await
+            }
+            Action::CopyOut { slot } => {
+                let now = self.world.with(|p| p.now);
+                copies::copy_out(&self.world, &handle, *slot, now).await
             }
             Action::Wait { .. } | Action::Look { .. } | Action::Signal { .. } => {
                 self.on_job(action, fate, &handle).await

@@ -182,8 +182,10 @@ impl Model {
                 Some(reference) => reference,
                 None => self.world.with(|p| p.clouds[self.cloud].lowest_free()),
             };
-            let wish =
-                Wish { cloud: self.cloud, host, reference, owner: order.owner.clone(), size: order.size };
+            // Some providers make a guest and find only when they start it that there is no room.
+            let running = !self.needs_stop();
+            let (owner, size) = (order.owner.clone(), order.size);
+            let wish = Wish { cloud: self.cloud, host, reference, owner, size, running };
             let guest = self.world.with(|p| p.claim_of(&wish));
             let first = !planted::is(Planted::ClaimAfterCreate);
             if first {
@@ -200,6 +202,9 @@ impl Model {
             }
             if made {
                 hooks.task(&format!("create-{reference}")).await?;
+                if !running {
+                    self.start(&guest).await?;
+                }
                 self.boot(order).await?;
                 return Ok(guest);
             }
@@ -388,6 +393,8 @@ impl Switch for Model {
 impl Resize for Model {
     async fn resize(&self, guest: &Guest, size: &Size) -> Result<Guest> {
         let (own, size) = (guest.clone(), *size);
+        // What it takes is taken at its end.
+        pause(self.world.with(|p| p.schedule.shape.make_ms)).await;
         self.on_guest("resize", guest, Does::Changes, move |p, c, machine| {
             let machine = machine.ok_or_else(|| gone(&own))?;
             if p.clouds[c].needs_stop && machine.running && machine.size != size {

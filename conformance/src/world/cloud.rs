@@ -157,6 +157,8 @@ pub(super) struct Wish {
     pub(super) reference: u32,
     pub(super) owner: Owner,
     pub(super) size: Size,
+    /// Whether it is started as it is made.
+    pub(super) running: bool,
 }
 
 /// What changes at a provider. `who` is for the trace.
@@ -164,19 +166,21 @@ impl Parts {
     /// Makes a guest; `false` when its reference is taken.
     pub(super) fn create(&mut self, who: &str, wish: &Wish, unasked: bool) -> Result<bool> {
         let (now, boot) = (self.now, self.schedule.shape.boot_ms);
-        let Wish { cloud: c, host, reference, owner, size } = wish;
+        let Wish { cloud: c, host, reference, owner, size, running } = wish;
         let cloud = &mut self.clouds[*c];
         if cloud.guests.contains_key(reference) {
             return Ok(false);
         }
-        cloud.fits(*host, size.memory_mib)?;
+        if *running {
+            cloud.fits(*host, size.memory_mib)?;
+        }
         cloud.born += 1;
         let machine = Machine {
             reference: *reference,
             host: *host,
             owner: owner.clone(),
             size: *size,
-            running: true,
+            running: *running,
             by_guest: false,
             birth: cloud.born,
             made: now,

@@ -15,9 +15,11 @@ macro_rules! run {
 
 /// What was found, and the run that found it.
 const RUNS: &[(&str, &str)] = &[
+    run!("a-copy-into-a-box-that-is-stopped-under-it"),
     run!("a-late-guest-of-a-gone-box"),
     run!("a-resize-that-is-done-after-it-failed"),
     run!("a-resize-that-is-done-after-its-host-went"),
+    run!("a-thread-that-lived-between-two-answers"),
     run!("an-acquire-without-its-backend-ends"),
     run!("the-log-of-a-gone-box-has-its-end"),
 ];

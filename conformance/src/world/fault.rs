@@ -23,6 +23,7 @@ pub(super) enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nature {
     Reads,
+    /// What a listing holds; that it is asked for is another call.
     Lists,
     Changes,
 }
@@ -51,13 +52,13 @@ impl Parts {
         let name = format!("{name} #{nth}");
         let w = &self.schedule.weather;
         let changes = if nature == Nature::Changes { 1 } else { 0 };
-        let lists = if nature == Nature::Lists { 1 } else { 0 };
+        let (lists, calls) = if nature == Nature::Lists { (1, 0) } else { (0, 1) };
         let more = chance / 1000;
         let table = [
-            (w.refused, Fault::Refused),
-            (w.lost, Fault::Lost),
+            (w.refused * calls, Fault::Refused),
+            (w.lost * calls, Fault::Lost),
             (w.late * changes, Fault::Late(100 + more % 60_000)),
-            (w.slow, Fault::Slow(3_000 + more % 57_000)),
+            (w.slow * calls, Fault::Slow(3_000 + more % 57_000)),
             (w.broken * changes, Fault::Broken),
             (w.partial * lists, Fault::Partial),
         ];

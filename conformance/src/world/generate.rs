@@ -3,7 +3,7 @@
 use super::{
     action::{Action, Configured, Death, Hand, Schedule, Shape, Step, Weather},
     chance::Chance,
-    cover::POINTS,
+    cover::points,
 };
 
 /// How many actors there are; each is of one install and either the person or an agent.
@@ -19,6 +19,12 @@ impl Draw {
 
     fn one_in(&mut self, n: u64) -> bool {
         self.to(n) == 0
+    }
+
+    fn pick<T, const N: usize>(&mut self, all: [T; N]) -> T {
+        let n = usize::try_from(self.to(N as u64)).unwrap_or(0);
+        let mut all = all.into_iter();
+        all.nth(n).unwrap_or_else(|| unreachable!("{n} is below {N}"))
     }
 
     fn of<T: Copy>(&mut self, all: &[T]) -> T {
@@ -44,10 +50,10 @@ pub(super) fn schedule(seed: u64) -> Schedule {
         installs: if draw.one_in(4) { 2 } else { 1 },
     };
     let weather = weather(&mut draw);
-    let mut slots = Slots::default();
+    let mut slots = Slots { rush: draw.one_in(3), ..Slots::default() };
     let count = 20 + draw.to(16);
-    let steps = (0..count).map(|n| step(&mut draw, &shape, &mut slots, n)).collect();
-    let deaths = if draw.one_in(2) { deaths(&mut draw) } else { Vec::new() };
+    let steps: Vec<Step> = (0..count).map(|n| step(&mut draw, &shape, &mut slots, n)).collect();
+    let deaths = if draw.one_in(2) { deaths(&mut draw, &steps) } else { Vec::new() };
     Schedule { seed, shape, weather, steps, deaths, mute: Vec::new() }
 }
 
@@ -56,7 +62,11 @@ fn weather(draw: &mut Draw) -> Weather {
     if draw.one_in(4) {
         return Weather::default();
     }
-    let mut share = |most: u64| if draw.one_in(2) { 0 } else { draw.to(most) };
+    let mut share = |most: u64| {
+        // Now and then, all of a kind.
+        let most = if draw.one_in(12) { most * 4 } else { most };
+        if draw.one_in(2) { 0 } else { draw.to(most) }
+    };
     Weather {
         refused: share(120),
         lost: share(120),
@@ -69,10 +79,48 @@ fn weather(draw: &mut Draw) -> Weather {
     }
 }
 
-fn deaths(draw: &mut Draw) -> Vec<Death> {
-    (0..1 + draw.to(3))
-        .map(|_| Death { at: draw.of(POINTS).to_owned(), nth: draw.of(&[0, 0, 0, 1, 1, 2, 4]) })
+/// Most of them are where what is done comes by.
+fn deaths(draw: &mut Draw, steps: &[Step]) -> Vec<Death> {
+    let led: Vec<&str> = steps.iter().map(|step| leads_to(&step.action)).collect();
+    let rare: Vec<&str> = led
+        .iter()
+        .copied()
+        .filter(|name| ["adopt", "release-stray", "forget", "check"].contains(name))
+        .collect();
+    let deaths = 0..1 + draw.to(3);
+    deaths
+        .map(|_| {
+            let name = if rare.is_empty() || draw.one_in(2) { draw.of(&led) } else { draw.of(&rare) };
+            let of: Vec<_> = points().iter().filter(|at| at.split(' ').next() == Some(name)).collect();
+            let (at, nth) = match draw.to(3) {
+                0 if !of.is_empty() => (name, draw.to(14)),
+                1 if !of.is_empty() => (draw.of(&of).as_str(), draw.of(&[0, 0, 0, 1, 2])),
+                _ => {
+                    let all: Vec<_> = points().iter().collect();
+                    (draw.of(&all).as_str(), draw.of(&[0, 0, 0, 1, 1, 2, 4]))
+                }
+            };
+            Death { at: at.to_owned(), nth, again: draw.one_in(3).then(|| draw.to(30)) }
+        })
         .collect()
+}
+
+/// The operation that an action leads to.
+fn leads_to(action: &Action) -> &'static str {
+    match action {
+        Action::LoseStore => "adopt",
+        Action::ByHand { deed: Hand::Copy | Hand::Relabel, .. } => "release-stray",
+        Action::ByHand { .. } | Action::GuestEnds { .. } => "check",
+        other => other.name(),
+    }
+}
+
+/// What is worth doing after another thing.
+enum Then {
+    /// A box whose backend was taken out of the configuration can be forgotten.
+    Forget,
+    /// Whoever has a job in a box must reach it anew.
+    AskAgain,
 }
 
 /// Which slots each install has.
@@ -82,6 +130,10 @@ struct Slots {
     /// Those of each actor.
     own: [Vec<usize>; ACTORS],
     next: usize,
+    /// Whether everybody is in a hurry: then more happens at once.
+    rush: bool,
+    /// What the last step makes worth doing.
+    then: Option<Then>,
 }
 
 /// The install of an actor: the last one is of the second, where there is one.
@@ -91,18 +143,32 @@ pub(super) fn install_of(actor: usize, installs: u64) -> usize {
 
 fn step(draw: &mut Draw, shape: &Shape, slots: &mut Slots, n: u64) -> Step {
     let actor = usize::try_from(draw.to(ACTORS as u64)).unwrap_or(0);
-    let pause_ms = draw.of(&[0, 5, 40, 300, 2_000, 9_000, 40_000]);
+    let pauses = [0, 5, 40, 300, 2_000, 9_000, 40_000, 150_000];
+    let pause_ms = if slots.rush { draw.of(&pauses[..5]) } else { draw.of(&pauses) };
     let install = install_of(actor, shape.installs);
     // An agent sees no other's boxes, and tries all the same now and then.
     let own = (actor == 1 || actor == 2) && !draw.one_in(12);
+    let then = slots.then.take().filter(|_| draw.one_in(2));
     let known = if own { &slots.own[actor] } else { &slots.of[install] };
     let action = match known.as_slice() {
+        some if then.is_some() && !some.is_empty() => {
+            let slot = draw.of(some);
+            match then {
+                Some(Then::Forget) => Action::Forget { slot },
+                _ => draw.pick([Action::Wait { slot }, Action::Look { slot }, Action::Signal { slot }]),
+            }
+        }
         [] => acquire(draw, shape, slots, install, actor),
         _ if n < 3 && draw.one_in(2) => acquire(draw, shape, slots, install, actor),
         some => {
             let slot = draw.of(some);
             on_slot(draw, shape, slots, (install, actor), slot, n)
         }
+    };
+    slots.then = match action {
+        Action::Configure { to: Configured::Out, .. } => Some(Then::Forget),
+        Action::CutLines => Some(Then::AskAgain),
+        _ => None,
     };
     Step { actor, pause_ms, action }
 }
@@ -128,8 +194,15 @@ fn on_slot(
 ) -> Action {
     let force = draw.one_in(2);
     let thread = draw.to(shape.threads);
-    let memory_gib = draw.of(&[2, 3, 4]);
-    match draw.to(100) {
+    let memory_gib = draw.of(&[2, 3, 4, 4]);
+    match draw.to(107) {
+        100..=103 => Action::CopyIn {
+            slot,
+            to: if draw.one_in(8) { "nowhere/file" } else { "file" }.to_owned(),
+            tag: n,
+            len: draw.of(&[0, 30, 5_000, 300_000]),
+        },
+        104..=106 => Action::CopyOut { slot },
         0..=12 => acquire(draw, shape, slots, install, actor),
         13..=16 => Action::Again { slot },
         17..=20 => Action::Cancel { slot },
@@ -168,6 +241,8 @@ fn on_slot(
                 Hand::Stop,
                 Hand::Start,
                 Hand::Rename,
+                Hand::Disown,
+                Hand::Relabel,
             ]),
         },
         95 => Action::HostDown {

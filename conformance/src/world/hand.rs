@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bbbox::{
     embed::ThreadState,
+    guest::Owner,
     id::{BoxName, InstallId},
     simulation::Memory,
 };
@@ -132,26 +133,64 @@ impl Parts {
                 self.clouds[c].loose = true;
                 drop(self.power("somebody", c, birth, true));
             }
-            Hand::Rename | Hand::Copy => {
-                let Some(machine) = self.clouds[c].guests.values().find(|m| m.birth == birth).cloned() else {
-                    return;
-                };
-                let mut owner = machine.owner.clone();
-                if let Some(fate) = self.fates.all.get_mut(&slot) {
-                    fate.by_hand = true;
+            Hand::Rename | Hand::Copy | Hand::Disown | Hand::Relabel => self.marked(slot, c, birth, deed),
+        }
+    }
+
+    /// Somebody changes whose a guest is, or makes another that is marked alike.
+    fn marked(&mut self, slot: usize, c: usize, birth: u64, deed: Hand) {
+        let Some(machine) = self.clouds[c].guests.values().find(|m| m.birth == birth).cloned() else {
+            return;
+        };
+        let mut owner = machine.owner.clone();
+        let fate = self.fates.all.get_mut(&slot);
+        match deed {
+            Hand::Disown | Hand::Relabel => {
+                if let Some(fate) = fate {
+                    fate.may_end_by("deleted by hand");
                 }
-                if deed == Hand::Rename {
-                    owner.name = BoxName::parse("by-hand").unwrap_or(owner.name);
-                    self.relabel("somebody", c, birth, &owner);
-                    return;
+                let other = if deed == Hand::Disown { self.stranger.clone() } else { self.other_of(slot) };
+                let Some(other) = other else { return };
+                self.clouds[c].loose = true;
+                self.relabel("somebody", c, birth, &other);
+                if let Some(machine) = self.clouds[c].guests.values_mut().find(|m| m.birth == birth) {
+                    machine.unasked = true;
+                }
+            }
+            Hand::Rename => {
+                owner.name = BoxName::parse("by-hand").unwrap_or(owner.name);
+                self.relabel("somebody", c, birth, &owner);
+            }
+            _ => {
+                if let Some(fate) = fate {
+                    fate.by_hand = true;
                 }
                 // A second guest with the same owner, as a copy at the provider has.
                 let reference = self.clouds[c].lowest_free();
-                let wish = Wish { cloud: c, host: machine.host, reference, owner, size: machine.size };
+                let wish = Wish {
+                    cloud: c,
+                    host: machine.host,
+                    reference,
+                    owner,
+                    size: machine.size,
+                    running: true,
+                };
                 self.clouds[c].loose = true;
                 drop(self.create("somebody", &wish, true));
             }
         }
+    }
+
+    /// What another box of the same install has its guest marked with.
+    fn other_of(&mut self, slot: usize) -> Option<Owner> {
+        let install = self.fates.all.get(&slot)?.install;
+        let other = self.fates.all.values().rfind(|f| f.slot != slot && f.install == install)?.slot;
+        let (c, birth) = self.guest_of(other)?;
+        let owner = self.clouds[c].guests.values().find(|m| m.birth == birth)?.owner.clone();
+        if let Some(fate) = self.fates.all.get_mut(&other) {
+            fate.by_hand = true;
+        }
+        Some(owner)
     }
 
     fn host_down(&mut self, backend: u64, host: u64, ms: u64, crash: bool) {

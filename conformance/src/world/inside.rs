@@ -14,6 +14,8 @@ pub(super) struct Inside {
     /// Which boot this is.
     pub(super) boot: u32,
     pub(super) jobs: BTreeMap<String, Job>,
+    /// What its files ever were, by name: since when, and their bytes.
+    files: BTreeMap<String, Vec<(u64, Vec<u8>)>>,
     next_pid: u32,
 }
 
@@ -67,7 +69,7 @@ impl Job {
 
 impl Inside {
     pub(super) fn new(up_at: u64) -> Self {
-        Self { up_at, boot: 1, jobs: BTreeMap::new(), next_pid: 100 }
+        Self { up_at, boot: 1, jobs: BTreeMap::new(), files: BTreeMap::new(), next_pid: 100 }
     }
 
     pub(super) fn power_on(&mut self, up_at: u64) {
@@ -102,6 +104,28 @@ impl Inside {
             }
             _ => false,
         }
+    }
+
+    /// Puts a file in place of what has its name.
+    pub(super) fn put(&mut self, name: &str, bytes: Vec<u8>, now: u64) {
+        self.files.entry(name.to_owned()).or_default().push((now, bytes));
+    }
+
+    /// A file as it is now.
+    pub(super) fn file(&self, name: &str) -> Option<&[u8]> {
+        self.files.get(name)?.last().map(|(_, bytes)| bytes.as_slice())
+    }
+
+    /// Whether a file was once this.
+    pub(super) fn was_put(&self, name: &str, bytes: &[u8]) -> bool {
+        self.files.get(name).into_iter().flatten().any(|(_, was)| was == bytes)
+    }
+
+    /// Whether a file was this at some time since `since`.
+    pub(super) fn has_been(&self, name: &str, bytes: &[u8], since: u64) -> bool {
+        let Some(all) = self.files.get(name) else { return false };
+        let mut until = all.iter().skip(1).map(|(at, _)| *at).chain([u64::MAX]);
+        all.iter().any(|(_, was)| until.next().is_some_and(|until| until >= since) && was == bytes)
     }
 
     pub(super) fn forget(&mut self, id: &str) {

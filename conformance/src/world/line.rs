@@ -1,7 +1,8 @@
 //! Connections into simulated guests: they open, stall, drop and are cut, and what goes on inside goes on.
 //!
-//! The one program that is started over them is the resident runner; what is sent is held to be it. The runner's side
-//! of its protocol is modelled here on the guest's jobs, and a test holds the model to what the real script says.
+//! What is started over them is the resident runner or the guard of a copy; what is sent is held to be that. The
+//! runner's side of its protocol is modelled here on the guest's jobs, that of copies in `transfer`, and a test holds
+//! both to what the real scripts say.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,6 +26,7 @@ use super::{
     parts::Parts,
     pause,
     shell::script_of,
+    transfer::Guard,
 };
 
 /// Where a guest keeps its jobs.
@@ -42,7 +44,7 @@ pub(super) struct Line {
 
 /// What becomes of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+pub(super) enum Fate {
     Holds,
     /// It breaks when this many requests have come, before the last of them is acted on.
     BreaksBefore(u64),
@@ -80,7 +82,7 @@ impl Fate {
 }
 
 /// One connection that is open.
-struct Open {
+pub(super) struct Open {
     world: Arc<World>,
     cloud: usize,
     birth: u64,
@@ -91,7 +93,7 @@ struct Open {
 
 impl Open {
     /// Looks into the guest while it is the same and runs.
-    fn within<T>(&self, f: impl FnOnce(&mut Inside, u64) -> T) -> Option<T> {
+    pub(super) fn within<T>(&self, f: impl FnOnce(&mut Inside, u64) -> T) -> Option<T> {
         self.world.with(|p| {
             if p.cuts != self.cuts {
                 return None;
@@ -100,6 +102,14 @@ impl Open {
             let machine = p.clouds[self.cloud].guests.values_mut().find(|m| m.birth == self.birth)?;
             (machine.running && machine.inside.boot == self.boot).then(|| f(&mut machine.inside, now))
         })
+    }
+
+    pub(super) fn note(&self, words: &str) {
+        self.world.with(|p| p.note(&self.label, words));
+    }
+
+    pub(super) fn problem(&self, words: &str) {
+        self.world.with(|p| p.problem(words.to_owned()));
     }
 }
 
@@ -117,16 +127,15 @@ impl Transport for Line {
         };
         let (stdin, inner_in) = duplex(STREAM);
         let (inner_out, stdout) = duplex(STREAM);
-        let (inner_err, stderr) = duplex(64);
+        let (inner_err, stderr) = duplex(4096);
         let (tell, told) = oneshot::channel();
         tokio::spawn(async move {
-            let _stderr = inner_err;
-            let ended = serve(&open, fate, len, inner_in, inner_out).await;
+            let ended = serve(&open, fate, len, (inner_in, inner_out, inner_err)).await;
             let _ = tell.send(ended);
         });
         let exit = async move {
             match told.await {
-                Ok(true) => Ok(Exit::Code(0)),
+                Ok(Some(exit)) => Ok(exit),
                 _ => Err(Error::unavailable("the connection into the box broke").effect(Effect::Unknown)),
             }
         };
@@ -193,20 +202,40 @@ fn loader_len(argv: &[String]) -> Option<usize> {
     text.split_once("dd bs=1 count=")?.1.split(' ').next()?.parse().ok()
 }
 
-/// The runner's side of one connection; `true` when it ended in order.
-async fn serve(open: &Open, fate: Fate, len: usize, stdin: DuplexStream, mut stdout: DuplexStream) -> bool {
+/// The guest's side of one connection; how it ended, `None` when the connection broke.
+async fn serve(
+    open: &Open,
+    fate: Fate,
+    len: usize,
+    (stdin, stdout, stderr): (DuplexStream, DuplexStream, DuplexStream),
+) -> Option<Exit> {
     let mut stdin = BufReader::with_capacity(STREAM, stdin);
     let mut script = vec![0; len];
-    if stdin.read_exact(&mut script).await.is_err() {
-        return false;
-    }
+    stdin.read_exact(&mut script).await.ok()?;
     let script = String::from_utf8_lossy(&script).into_owned();
-    let nonce = script.strip_prefix("bb_nonce=").and_then(|rest| rest.split_once('\n'));
-    let Some((nonce, script)) = nonce else { return false };
-    if !script.contains("bb_say \"$bb_nonce hello 1 $$ $bb_jobs\"") {
-        open.world.with(|p| p.problem("something else than the runner was started in a box".to_owned()));
-        return false;
+    if script.starts_with("bb_target=") || script.starts_with("bb_source=") {
+        return Guard { open, fate, stdin, stdout, stderr }.serve(&script).await;
     }
+    let nonce = script.strip_prefix("bb_nonce=").and_then(|rest| rest.split_once('\n'));
+    match nonce {
+        Some((nonce, runner)) if runner.contains("bb_say \"$bb_nonce hello 1 $$ $bb_jobs\"") => {
+            serve_runner(open, fate, nonce, stdin, stdout).await.then_some(Exit::Code(0))
+        }
+        _ => {
+            open.problem("neither the runner nor a copy was started in a box");
+            None
+        }
+    }
+}
+
+/// The runner's side of one connection; `true` when it ended in order.
+async fn serve_runner(
+    open: &Open,
+    fate: Fate,
+    nonce: &str,
+    mut stdin: BufReader<DuplexStream>,
+    mut stdout: DuplexStream,
+) -> bool {
     pause(20).await;
     let mut runner = Runner { open, watched: Vec::new(), spec: None };
     if stdout.write_all(format!("{nonce} hello 1 99 {JOBS}\n").as_bytes()).await.is_err() {

@@ -12,6 +12,7 @@ mod backend;
 mod chance;
 mod clock;
 mod cloud;
+mod copies;
 mod corpus;
 mod cover;
 mod fate;
@@ -32,6 +33,7 @@ mod shell;
 mod shrink;
 mod swarm;
 mod threads;
+mod transfer;
 mod verdict;
 
 use std::{

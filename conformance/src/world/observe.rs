@@ -32,6 +32,10 @@ impl Parts {
 
     /// *A record exists before a claim, a claim before a change.*
     pub(super) fn judge_create(&mut self, install: usize, wish: &Wish) {
+        // A process that ends with its store has one moment left.
+        if self.dying {
+            return;
+        }
         let claimed = self
             .record_of(install, &wish.owner.box_id)
             .and_then(|record| record.guest)

@@ -2,10 +2,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    path::PathBuf,
     sync::Arc,
 };
 
-use bbbox::{guest::Guest, id::InstallId, simulation::Memory};
+use bbbox::{
+    guest::{Guest, Owner},
+    id::InstallId,
+    simulation::Memory,
+};
 use tokio::{task, time::Instant};
 
 use super::{action::Schedule, chance::Chance, cloud::Cloud, fate::Fates, threads::Threads};
@@ -34,6 +39,8 @@ pub(super) struct Parts {
     pub(super) clouds: Vec<Cloud>,
     pub(super) threads: Threads,
     pub(super) installs: Vec<Install>,
+    /// Who has the guest that is nobody's here.
+    pub(super) stranger: Option<Owner>,
     pub(super) fates: Fates,
     /// The steps of the schedule that were begun, in whichever life.
     pub(super) begun: BTreeSet<usize>,
@@ -47,8 +54,14 @@ pub(super) struct Parts {
     pub(super) dying: bool,
     /// The process is to die at its next point.
     pub(super) die_now: bool,
+    /// After how many more points the process is to die once more.
+    die_again: Option<u64>,
+    /// Where copies come from and go to.
+    pub(super) here: Option<tempfile::TempDir>,
     /// Counts what cuts every line into boxes.
     pub(super) cuts: u64,
+    /// The crash points that were passed.
+    pub(super) points: BTreeSet<String>,
     /// How often each crash point was passed, in all lives.
     passed: BTreeMap<String, u64>,
     /// What each task of this life is at.
@@ -68,6 +81,7 @@ impl Parts {
             calm: false,
             clouds,
             installs,
+            stranger: None,
             fates: Fates::default(),
             begun: BTreeSet::new(),
             trace: Vec::new(),
@@ -77,7 +91,10 @@ impl Parts {
             life: 0,
             dying: false,
             die_now: false,
+            die_again: None,
+            here: None,
             cuts: 0,
+            points: BTreeSet::new(),
             passed: BTreeMap::new(),
             at: HashMap::new(),
         }
@@ -155,24 +172,51 @@ impl Parts {
             return (true, 0);
         }
         self.set_here(at);
-        let nth = match self.passed.get_mut(at) {
-            Some(n) => {
-                *n += 1;
-                *n
-            }
-            None => {
-                self.passed.insert(at.to_owned(), 0);
-                0
-            }
-        };
-        let due = self.schedule.deaths.iter().any(|d| d.nth == nth && d.at == at);
+        self.points.insert(point_of(at));
+        let operation = at.split(' ').next().unwrap_or(at);
+        let passes = [(at, self.pass(at)), (operation, self.pass(operation))];
         let jitter = self.chance.draw(at).0 % 8;
-        if !self.calm && (due || self.die_now) {
-            let words = format!("dies at {}", phase_of(at));
-            self.fault(&words);
+        if self.calm {
+            return (false, jitter);
+        }
+        match &mut self.die_again {
+            Some(0) => {
+                self.die_again = None;
+                self.fault("dies again");
+                return (true, 0);
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        let due = self.schedule.deaths.iter().find(|d| passes.contains(&(d.at.as_str(), d.nth)));
+        let again = due.and_then(|death| death.again);
+        if due.is_some() || self.die_now {
+            self.die_again = again.or(self.die_again);
+            self.fault(&format!("dies at {}", phase_of(at)));
             return (true, 0);
         }
         (false, jitter)
+    }
+
+    /// How often this was passed before.
+    fn pass(&mut self, at: &str) -> u64 {
+        if let Some(n) = self.passed.get_mut(at) {
+            *n += 1;
+            return *n;
+        }
+        self.passed.insert(at.to_owned(), 0);
+        0
+    }
+
+    /// The directory that copies come from and go to.
+    pub(super) fn local(&mut self) -> Option<PathBuf> {
+        if self.here.is_none() {
+            match tempfile::tempdir() {
+                Ok(dir) => self.here = Some(dir),
+                Err(error) => self.problem(format!("there is no directory for copies: {error}")),
+            }
+        }
+        Some(self.here.as_ref()?.path().to_owned())
     }
 
     /// A box for people: its slot, or its ID when no slot has it.
@@ -191,6 +235,12 @@ pub(super) fn step_of(at: &str) -> String {
         Some(step) => step.split('#').next().unwrap_or_default(),
     };
     format!("{operation} {step}")
+}
+
+/// A crash point without how often its step was begun: `acquire make intended` of `acquire make#1 intended`.
+fn point_of(at: &str) -> String {
+    let words = at.split(' ').map(|word| word.split('#').next().unwrap_or(word));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The last words of a crash point: `intended`, `save task`.
@@ -217,6 +267,7 @@ mod tests {
             ("release end", "release", "end"),
         ] {
             assert_eq!((step_of(at).as_str(), phase_of(at)), (step, phase));
+            assert_eq!(point_of(at), at.replace("#1", ""));
         }
     }
 }

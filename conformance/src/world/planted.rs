@@ -32,6 +32,11 @@ const ALL: &[(&str, Planted)] = &[
     ("nothing-undone", Planted::Core(Bug::NothingUndone)),
     ("silence-is-gone", Planted::Core(Bug::SilenceIsGone)),
     ("lost-is-done", Planted::Core(Bug::LostIsDone)),
+    ("resize-counted-at-its-end", Planted::Core(Bug::ResizeAtEnd)),
+    ("unsure-copy-is-none", Planted::Core(Bug::UnsureIsNone)),
+    ("the-future-is-waited-for", Planted::Core(Bug::FutureWaits)),
+    ("nothing-unmade-on-the-way", Planted::Core(Bug::NothingUnmade)),
+    ("forgets-unconfirmed", Planted::Core(Bug::ForgetsAnyway)),
 ];
 
 /// Every planted fault, by its name.

@@ -39,6 +39,8 @@ pub struct Played {
     pub trace: Vec<String>,
     /// Operation, step and fault of each fault that was met.
     pub met: BTreeSet<String>,
+    /// The crash points that were passed.
+    pub points: BTreeSet<String>,
 }
 
 /// A seed whose run did not hold.
@@ -60,6 +62,13 @@ pub fn play(seed: u64) -> Played {
 
 /// Plays a schedule.
 pub(super) fn run(schedule: &Schedule) -> Played {
+    bbbox::simulation::play_alone(true);
+    let played = play_out(schedule);
+    bbbox::simulation::play_alone(false);
+    played
+}
+
+fn play_out(schedule: &Schedule) -> Played {
     let world = begin(schedule);
     for _ in 0..LIVES {
         let runtime = life::runtime();
@@ -71,20 +80,25 @@ pub(super) fn run(schedule: &Schedule) -> Played {
         // Every task of the process ends here, wherever it waits.
         drop(runtime);
         if done {
-            return world.with(|p| Played {
-                seed: schedule.seed,
-                problems: std::mem::take(&mut p.problems),
-                trace: std::mem::take(&mut p.trace),
-                met: std::mem::take(&mut p.met),
-            });
+            return world.with(Parts::played);
         }
     }
-    world.with(|p| Played {
-        seed: schedule.seed,
-        problems: vec!["the process dies again and again".to_owned()],
-        trace: std::mem::take(&mut p.trace),
-        met: std::mem::take(&mut p.met),
+    world.with(|p| {
+        p.problem("the process dies again and again".to_owned());
+        p.played()
     })
+}
+
+impl Parts {
+    fn played(&mut self) -> Played {
+        Played {
+            seed: self.schedule.seed,
+            problems: std::mem::take(&mut self.problems),
+            trace: std::mem::take(&mut self.trace),
+            met: std::mem::take(&mut self.met),
+            points: std::mem::take(&mut self.points),
+        }
+    }
 }
 
 /// The world of a schedule at its beginning.
@@ -144,7 +158,9 @@ fn stranger(world: &World) {
             kind,
             features: BTreeSet::new(),
         };
-        let wish = Wish { cloud: 0, host: 0, reference: 100, owner, size: Size::new(1, STRANGER) };
+        p.stranger = Some(owner.clone());
+        let wish =
+            Wish { cloud: 0, host: 0, reference: 100, owner, size: Size::new(1, STRANGER), running: true };
         if let Err(error) = p.create("stranger", &wish, true) {
             p.problem(format!("the stranger's guest: {}", error.chain()));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bbbox::{
     boxes::{Acquire, BoxHandle, Boxes},
     id::JobId,
-    run::{JobSpec, JobState, RunResult, Session, Signal},
+    run::{Copied, JobSpec, JobState, RunResult, Session, Signal},
 };
 
 use super::{generate, life, run};
@@ -38,6 +38,28 @@ async fn exchanges(machine: &BoxHandle) -> Vec<String> {
         said.push(format!("{script:?}: {} {:?} {:?}", ended.exit, ended.stdout, ended.stderr));
     }
     said.extend(about_a_job(&session).await);
+    said.extend(about_copies(&session).await);
+    said
+}
+
+async fn about_copies(session: &Session) -> Vec<String> {
+    let here = tempfile::tempdir().unwrap();
+    let (from, to) = (here.path().join("from"), here.path().join("to"));
+    let mut said = Vec::new();
+    let mut note = |what: &str, copied: bbbox::Result<Copied>| {
+        said.push(match copied {
+            Ok(copied) => format!("{what}: {copied:?}"),
+            Err(error) => format!("{what}: {:?} {:?} {error}", error.kind(), error.effect_of()),
+        });
+    };
+    note("nothing there", session.copy_out("file", &to, &|_, _| {}).await);
+    for len in [0, 5_000, 300_000] {
+        std::fs::write(&from, vec![b'y'; len]).unwrap();
+        note("in", session.copy_in(&from, "file", &|_, _| {}).await);
+        note("out", session.copy_out("file", &to, &|_, _| {}).await);
+        assert_eq!(std::fs::read(&to).unwrap().len(), len);
+    }
+    note("in nowhere", session.copy_in(&from, "nowhere/file", &|_, _| {}).await);
     said
 }
 
@@ -76,6 +98,7 @@ fn a_simulated_guest_says_what_a_real_one_says() {
     let mut schedule = generate::schedule(0);
     (schedule.weather, schedule.steps, schedule.deaths) = Default::default();
     let world = run::begin(&schedule);
+    bbbox::simulation::play_alone(true);
     let model = life::runtime().block_on(async {
         let _alive = world.begin_life();
         let boxes = life::open(&world, 0, false).unwrap();

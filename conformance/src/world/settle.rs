@@ -75,6 +75,13 @@ impl Parts {
         if !there {
             self.problem("the stranger's guest was touched".to_owned());
         }
+        // What somebody marked as the stranger's is the stranger's.
+        let disowned = self.clouds.iter().flat_map(|cloud| &cloud.past);
+        let touched =
+            disowned.filter(|m| self.stranger.as_ref().is_some_and(|s| s.install == m.owner.install));
+        if touched.count() > 0 {
+            self.problem("a guest that became the stranger's was deleted".to_owned());
+        }
     }
 }
 

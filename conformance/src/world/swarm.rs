@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     corpus::corpus,
-    cover,
+    cover::{Covered, covered},
     planted::{self, Planted},
     run::{Failure, play, run},
 };
@@ -55,6 +55,10 @@ pub struct Swarm {
     pub cells: usize,
     /// Those that were not hit.
     pub missed: Vec<String>,
+    /// Those that cannot be hit, with why; they are not counted.
+    pub never: Vec<String>,
+    /// What was met and is not in the table.
+    pub beyond: Vec<String>,
 }
 
 /// Whether a planted fault was caught.
@@ -73,6 +77,7 @@ struct Tally {
     seeds: u64,
     failures: Vec<Failure>,
     met: BTreeSet<String>,
+    points: BTreeSet<String>,
 }
 
 fn workers() -> usize {
@@ -99,6 +104,7 @@ pub fn swarm(amount: Amount, tell: impl Fn(Progress) + Sync) -> Swarm {
             let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
             tally.seeds += 1;
             tally.met.extend(played.met);
+            tally.points.extend(played.points);
             if let Some(problem) = played.problems.into_iter().next() {
                 let corpus = name.map(str::to_owned);
                 tally.failures.push(Failure { seed: played.seed, corpus, problem });
@@ -115,18 +121,12 @@ pub fn swarm(amount: Amount, tell: impl Fn(Progress) + Sync) -> Swarm {
             scope.spawn(work);
         }
     });
-    let Tally { seeds, mut failures, met } = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let Tally { seeds, mut failures, met, points } =
+        tally.into_inner().unwrap_or_else(PoisonError::into_inner);
     failures.sort_by_key(|failure| failure.seed);
-    let cells = cover::cells();
-    let missed: Vec<String> = cells.difference(&met).cloned().collect();
-    Swarm {
-        seeds,
-        failures,
-        seeds_per_s: rate(seeds),
-        cells_hit: cells.len() - missed.len(),
-        cells: cells.len(),
-        missed,
-    }
+    let Covered { cells, missed, never, beyond } = covered(&met, &points);
+    let cells_hit = cells - missed.len();
+    Swarm { seeds, failures, seeds_per_s: rate(seeds), cells_hit, cells, missed, never, beyond }
 }
 
 /// Plants a fault and plays up to `most` seeds until one of them catches it.

@@ -1,6 +1,9 @@
 //! The program around bb-box: threads that live, work and end, and answers about them that may be wrong.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use bbbox::{
@@ -17,7 +20,9 @@ use super::{World, pause};
 pub(super) struct Threads {
     pub(super) truth: BTreeMap<String, ThreadState>,
     /// How often in a row each install was told that a thread has ended.
-    pub(super) ended: BTreeMap<(usize, String), u32>,
+    ended: BTreeMap<(usize, String), u32>,
+    /// Threads that each install was ever told so twice: their boxes may go from then on.
+    twice: BTreeSet<(usize, String)>,
 }
 
 /// A thread's name.
@@ -28,7 +33,7 @@ pub(super) fn thread(n: u64) -> ThreadId {
 impl Threads {
     pub(super) fn new(count: u64) -> Self {
         let truth = (0..count).map(|n| (thread(n).to_string(), ThreadState::Live)).collect();
-        Self { truth, ended: BTreeMap::new() }
+        Self { truth, ended: BTreeMap::new(), twice: BTreeSet::new() }
     }
 
     pub(super) fn of(&self, id: &str) -> ThreadState {
@@ -37,7 +42,23 @@ impl Threads {
 
     /// Whether the thread was said to have ended often enough that its boxes may go.
     pub(super) fn found_ended(&self, install: usize, id: &str) -> bool {
-        self.ended.get(&(install, id.to_owned())).is_some_and(|times| *times >= 2)
+        self.twice.contains(&(install, id.to_owned()))
+    }
+
+    /// Notes what an install was told.
+    fn told(&mut self, install: usize, id: String, said: Option<ThreadState>) {
+        let key = (install, id);
+        match said {
+            Some(ThreadState::Ended) => {
+                let times = self.ended.entry(key.clone()).or_insert(0);
+                *times += 1;
+                if *times >= 2 {
+                    self.twice.insert(key);
+                }
+            }
+            Some(_) => drop(self.ended.remove(&key)),
+            None => {}
+        }
     }
 }
 
@@ -71,11 +92,7 @@ impl Embedder for Around {
                 p.fault(words);
                 p.note("fault", &format!("{about} #{nth}: said {said:?}, is {truth:?}"));
             }
-            match said {
-                Some(ThreadState::Ended) => *p.threads.ended.entry((install, id)).or_insert(0) += 1,
-                Some(_) => drop(p.threads.ended.remove(&(install, id))),
-                None => {}
-            }
+            p.threads.told(install, id, said);
             said.ok_or_else(|| Error::unavailable("the program does not answer"))
         })
     }

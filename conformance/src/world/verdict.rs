@@ -9,13 +9,14 @@ use bbbox::{
     Error, ErrorKind,
     id::{BoxId, JobId, OperationId},
     record::BoxRecord,
-    run::{JobState, RunResult},
+    run::{Copied, JobState, RunResult},
     transport::Exit,
 };
 
 use super::{
     World,
     action::Action,
+    copies::{Bytes, names_nothing},
     fate::{Fate, Job, Told},
     inside::Stand,
     parts::Parts,
@@ -43,6 +44,9 @@ pub(super) enum Answer {
     Waited(Job, RunResult),
     Looked(Job, JobState),
     Listed(Vec<BoxRecord>),
+    CopiedIn(Copied),
+    /// What arrived.
+    CopiedOut(Bytes),
 }
 
 /// The slot that an action is about.
@@ -56,6 +60,8 @@ pub(super) fn slot_of(action: &Action) -> Option<usize> {
         | Action::Wait { slot }
         | Action::Look { slot }
         | Action::Signal { slot }
+        | Action::CopyIn { slot, .. }
+        | Action::CopyOut { slot }
         | Action::Start { slot }
         | Action::Stop { slot, .. }
         | Action::Resize { slot, .. }
@@ -168,6 +174,7 @@ impl Parts {
 
     fn judge_answer(&mut self, call: &Call, action: &Action, answer: &Answer) {
         let fate = call.slot.and_then(|slot| self.fates.all.get(&slot)).cloned();
+        self.judge_copy(action, call.began, answer);
         match (answer, fate) {
             (Answer::Acquired { slot, id }, Some(fate)) if *id == fate.id => self.acquired(*slot),
             (Answer::Cancelled(false), Some(fate)) => {
@@ -327,6 +334,10 @@ impl Parts {
         {
             fate.not_ended_by("forget");
         }
+        self.judge_no_copy(action, error);
+        if names_nothing(action, error) {
+            return;
+        }
         let fate = call.slot.and_then(|slot| self.fates.all.get(&slot)).cloned();
         // A provider that is named and taken out of the configuration is none any more.
         let named = matches!(action, Action::Acquire { on: Some(_), .. } | Action::Again { .. });
@@ -368,11 +379,7 @@ impl Parts {
                 busy || may_end || matches!(action, Action::Rename { .. })
             }
             ErrorKind::Refused => match action {
-                Action::Run { .. }
-                | Action::Launch { .. }
-                | Action::Wait { .. }
-                | Action::Look { .. }
-                | Action::Signal { .. } => busy || may_end || fate.may_be_off || lost,
+                _ if action.is_inside() => busy || may_end || fate.may_be_off || lost,
                 Action::Acquire { .. } | Action::Again { .. } => false,
                 _ => true,
             },
@@ -382,15 +389,8 @@ impl Parts {
             },
             // A call into a box that is stopped or ended meanwhile loses contact.
             ErrorKind::Unavailable | ErrorKind::Failed => {
-                let into = matches!(
-                    action,
-                    Action::Run { .. }
-                        | Action::Launch { .. }
-                        | Action::Wait { .. }
-                        | Action::Look { .. }
-                        | Action::Signal { .. }
-                );
-                (into && (busy || may_end || fate.may_be_off)) || matches!(action, Action::Sweep)
+                (action.is_inside() && (busy || may_end || fate.may_be_off))
+                    || matches!(action, Action::Sweep)
             }
             _ => false,
         }
