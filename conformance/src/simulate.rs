@@ -131,14 +131,14 @@ impl Simulate {
     }
 
     fn hunt(&self, which: &str) -> ExitCode {
-        let wanted: Vec<_> = planted().iter().filter(|(name, _)| which == "all" || *name == which).collect();
+        let wanted: Vec<_> = planted().iter().filter(|(name, ..)| which == "all" || *name == which).collect();
         if wanted.is_empty() {
-            let names: Vec<_> = planted().iter().map(|(name, _)| *name).collect();
+            let names: Vec<_> = planted().iter().map(|(name, ..)| *name).collect();
             print::problem(&format!("no fault {which:?} can be planted; there are {}", names.join(", ")));
             return ExitCode::FAILURE;
         }
         let mut all = Vec::new();
-        for (name, fault) in wanted {
+        for (name, fault, _) in wanted {
             let caught = hunt(name, *fault, WITHIN);
             print::text(&match &caught {
                 Caught { seed: Some(seed), problem, .. } => {

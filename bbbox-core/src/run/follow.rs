@@ -81,7 +81,7 @@ impl Session {
             let mut spec = spec.clone();
             spec.piped = stdin.is_some();
             let launched = self.launch(&spec).await?;
-            let job = launched.job.clone();
+            let (job, again) = (launched.job.clone(), launched.again);
             let mut outcome = std::pin::pin!(self.outcome(launched));
             let early = if stdin.is_some() {
                 None
@@ -120,7 +120,7 @@ impl Session {
             };
             let Status::Exit(exit) = status else { return Err(lost(&job)) };
             // One whose ID the caller chose stays: said again, it must be found.
-            if spec.id.is_none() {
+            if spec.id.is_none() && !again {
                 self.slot.fetched(&job);
             }
             Ok(exit)

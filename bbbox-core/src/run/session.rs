@@ -51,6 +51,8 @@ pub(super) struct Launched {
     pub(super) job: JobId,
     runner: Arc<Runner>,
     end: End,
+    /// Whether a lost runner was asked for it too, and may yet launch it: then the box must keep its claim on the ID.
+    pub(super) again: bool,
 }
 
 enum End {
@@ -115,11 +117,12 @@ impl Session {
     pub async fn run(&self, spec: &JobSpec, wait: Duration) -> Result<RunResult> {
         self.contact(async {
             let launched = self.launch(spec).await?;
+            let again = launched.again;
             let result = self.finish(launched, wait).await?;
             if let RunResult::Ended(ended) = &result {
                 // A result that leaves something out is not all of it: that job stays until it is removed or 7 days old.
                 // So does a job whose ID the caller chose: said again, it must be found.
-                if spec.id.is_none() && ended.stdout.omitted() == 0 && ended.stderr.omitted() == 0 {
+                if spec.id.is_none() && !again && ended.stdout.omitted() == 0 && ended.stderr.omitted() == 0 {
                     self.slot.fetched(&ended.job);
                 }
             }
@@ -142,7 +145,7 @@ impl Session {
                 Ok(end) => End::Coming(end),
                 Err(Lost) => End::Coming(tokio::sync::oneshot::channel().1),
             };
-            self.finish(Launched { job: job.clone(), runner, end }, wait).await
+            self.finish(Launched { job: job.clone(), runner, end, again: false }, wait).await
         })
         .await
     }
@@ -298,7 +301,7 @@ impl Session {
                     Err(Lost) => continue,
                 }
             }
-            asked = true;
+            let again = std::mem::replace(&mut asked, true);
             let Ok((mut end, mut pong)) = runner.run(&job, &order).await else { continue };
             let first = tokio::select! {
                 biased;
@@ -309,10 +312,10 @@ impl Session {
                 },
             };
             return match first {
-                None => Ok(Launched { job, runner, end: End::Coming(end) }),
+                None => Ok(Launched { job, runner, end: End::Coming(end), again }),
                 Some(Ok(Outcome::Refused(Refusal::Exists))) => Ok(self.found(job, runner).await),
                 Some(Ok(Outcome::Refused(why))) => Err(refused(&job, why)),
-                Some(Ok(outcome)) => Ok(Launched { job, runner, end: End::Here(outcome) }),
+                Some(Ok(outcome)) => Ok(Launched { job, runner, end: End::Here(outcome), again }),
                 Some(Err(_)) => continue,
             };
         }
@@ -321,7 +324,7 @@ impl Session {
 
     async fn found(&self, job: JobId, runner: Arc<Runner>) -> Launched {
         let end = runner.watch(&job).await.unwrap_or_else(|Lost| tokio::sync::oneshot::channel().1);
-        Launched { job, runner, end: End::Coming(end) }
+        Launched { job, runner, end: End::Coming(end), again: true }
     }
 
     async fn finish(&self, launched: Launched, wait: Duration) -> Result<RunResult> {
@@ -336,7 +339,7 @@ impl Session {
 
     /// The end of a job, heard from whichever runner lives.
     pub(super) async fn outcome(&self, launched: Launched) -> Result<(Status, Output)> {
-        let Launched { job, mut runner, end } = launched;
+        let Launched { job, mut runner, end, .. } = launched;
         let mut end = match end {
             End::Here(outcome) => return self.settled(&job, &runner, outcome).await,
             End::Coming(end) => end,

@@ -17,6 +17,7 @@ macro_rules! run {
 const RUNS: &[(&str, &str)] = &[
     run!("a-copy-into-a-box-that-is-stopped-under-it"),
     run!("a-late-guest-of-a-gone-box"),
+    run!("a-request-that-comes-late-is-no-second-one"),
     run!("a-resize-that-is-done-after-it-failed"),
     run!("a-resize-that-is-done-after-its-host-went"),
     run!("a-thread-that-lived-between-two-answers"),

@@ -73,7 +73,7 @@ const OPERATIONS: &[(&str, &[(&str, Step)])] = &[
     ("check", &[("look", Step::Decide)]),
     ("adopt", &[("adopt", Step::Decide), ("answers", Step::Outside), ("heard", Step::Write)]),
     ("release-stray", &[("wanted", Step::Outside), ("release", Step::Outside)]),
-    ("forget", &[("forget", Step::Write)]),
+    ("forget", &[("forget", Step::Turns)]),
 ];
 
 /// Every crash point.

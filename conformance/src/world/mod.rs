@@ -45,7 +45,7 @@ use parts::Parts;
 use tokio_util::sync::CancellationToken;
 
 pub use corpus::replay;
-pub use planted::{Planted, planted};
+pub use planted::{Planted, finds, planted};
 pub use run::{Failure, Played, play};
 pub use shrink::shorten;
 pub use swarm::{Amount, Caught, Progress, Swarm, hunt, swarm};

@@ -96,10 +96,14 @@ impl Parts {
         if !cloud.enforces && !cloud.loose {
             for (n, host) in cloud.hosts.iter().enumerate() {
                 for install in self.installs.iter().filter(|install| !install.lost) {
-                    let its = cloud
-                        .guests
-                        .values()
-                        .filter(|m| m.running && m.host == n && !m.unasked && m.owner.install == install.id);
+                    // The stranger's has its room from the beginning, so everybody must have counted it.
+                    let strangers = |m: &Machine| {
+                        self.stranger.as_ref().is_some_and(|owner| owner.install == m.owner.install)
+                    };
+                    let its = cloud.guests.values().filter(|m| {
+                        let counts = m.owner.install == install.id || strangers(m);
+                        m.running && m.host == n && !m.unasked && counts
+                    });
                     let used: u64 = its.map(|m| m.size.memory_mib).sum();
                     if used > host.memory_mib {
                         let (id, total) = (&cloud.id, host.memory_mib);

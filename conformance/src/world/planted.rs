@@ -3,6 +3,8 @@
 use bbbox::simulation::{Bug, plant};
 use std::cell::Cell;
 
+use super::run::play;
+
 /// One planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
@@ -18,31 +20,41 @@ thread_local! {
     static PLANTED: Cell<Option<Planted>> = const { Cell::new(None) };
 }
 
-const ALL: &[(&str, Planted)] = &[
-    ("claim-after-create", Planted::ClaimAfterCreate),
-    ("delete-by-reference", Planted::BlindDelete),
-    ("one-listing", Planted::Core(Bug::OneListing)),
-    ("reservation-kept", Planted::Core(Bug::ReservationKept)),
-    ("last-room-shared", Planted::Core(Bug::SharedRoom)),
-    ("cancel-too-late", Planted::Core(Bug::LateCancel)),
-    ("request-twice", Planted::Core(Bug::RequestTwice)),
-    ("reaching-starts-a-box", Planted::Core(Bug::ReachStarts)),
-    ("ended-on-one-answer", Planted::Core(Bug::OneAnswer)),
-    ("exit-guessed", Planted::Core(Bug::GuessedExit)),
-    ("nothing-undone", Planted::Core(Bug::NothingUndone)),
-    ("silence-is-gone", Planted::Core(Bug::SilenceIsGone)),
-    ("lost-is-done", Planted::Core(Bug::LostIsDone)),
-    ("resize-counted-at-its-end", Planted::Core(Bug::ResizeAtEnd)),
-    ("unsure-copy-is-none", Planted::Core(Bug::UnsureIsNone)),
-    ("the-future-is-waited-for", Planted::Core(Bug::FutureWaits)),
-    ("nothing-unmade-on-the-way", Planted::Core(Bug::NothingUnmade)),
-    ("forgets-unconfirmed", Planted::Core(Bug::ForgetsAnyway)),
+/// With each, a seed that finds it.
+const ALL: &[(&str, Planted, u64)] = &[
+    ("claim-after-create", Planted::ClaimAfterCreate, 0),
+    ("delete-by-reference", Planted::BlindDelete, 6),
+    ("one-listing", Planted::Core(Bug::OneListing), 53),
+    ("reservation-kept", Planted::Core(Bug::ReservationKept), 26),
+    ("last-room-shared", Planted::Core(Bug::SharedRoom), 45),
+    ("cancel-too-late", Planted::Core(Bug::LateCancel), 630),
+    ("request-twice", Planted::Core(Bug::RequestTwice), 1),
+    ("reaching-starts-a-box", Planted::Core(Bug::ReachStarts), 0),
+    ("ended-on-one-answer", Planted::Core(Bug::OneAnswer), 3),
+    ("exit-guessed", Planted::Core(Bug::GuessedExit), 1),
+    ("nothing-undone", Planted::Core(Bug::NothingUndone), 201),
+    ("silence-is-gone", Planted::Core(Bug::SilenceIsGone), 16),
+    ("lost-is-done", Planted::Core(Bug::LostIsDone), 13),
+    ("resize-counted-at-its-end", Planted::Core(Bug::ResizeAtEnd), 0),
+    ("unsure-copy-is-none", Planted::Core(Bug::UnsureIsNone), 141),
+    ("the-future-is-waited-for", Planted::Core(Bug::FutureWaits), 106),
+    ("nothing-unmade-on-the-way", Planted::Core(Bug::NothingUnmade), 427),
+    ("forgets-unconfirmed", Planted::Core(Bug::ForgetsAnyway), 4),
 ];
 
-/// Every planted fault, by its name.
+/// Every planted fault, by its name, with a seed that finds it.
 #[must_use]
-pub fn planted() -> &'static [(&'static str, Planted)] {
+pub fn planted() -> &'static [(&'static str, Planted, u64)] {
     ALL
+}
+
+/// Whether `seed` finds `fault`, and finds nothing without it.
+#[must_use]
+pub fn finds(fault: Planted, seed: u64) -> bool {
+    set(Some(fault));
+    let found = !play(seed).problems.is_empty();
+    set(None);
+    found && play(seed).problems.is_empty()
 }
 
 /// Plants a fault in this thread, or takes it out.

@@ -184,7 +184,9 @@ impl Parts {
             (BoxState::Ready, Some(true)) | (BoxState::Stopped, Some(false)) => {}
             (BoxState::Gone, None) if guests.is_empty() => {
                 let fate = self.fates.of(&record.id);
-                if fate.is_some_and(|fate| !fate.may_end.contains_key("deleted by hand")) {
+                // A store that was lost does not know what its install had begun to delete.
+                let lost = self.installs[n].lost;
+                if !lost && fate.is_some_and(|fate| !fate.may_end.contains_key("deleted by hand")) {
                     wrong.push("is gone, and nobody outside deleted it".to_owned());
                 }
             }

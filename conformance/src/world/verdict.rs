@@ -258,7 +258,8 @@ impl Parts {
 
     fn judge_done(&mut self, call: &Call, action: &Action, fate: &Fate) {
         let install = self.installs[fate.install].id.clone();
-        let others = fate.changing > 1 || fate.changed > call.began;
+        // Of guests that were marked alike by hand, nobody knows which is meant.
+        let others = fate.by_hand || fate.changing > 1 || fate.changed > call.began;
         let its = self.clouds.iter().flat_map(|cloud| cloud.guests.values());
         let its: Vec<_> = its.filter(|m| m.is(&install, &fate.id) && !m.unasked).collect();
         let first = its.first();
