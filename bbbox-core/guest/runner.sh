@@ -46,7 +46,7 @@ bb_ours() {
 bb_uid=$(id -u)
 bb_h=${HOME:-}; [ -n "$bb_h" ] || bb_h=$(eval "echo ~$(id -un)")
 bb_jobs=
-if mkdir -p "$bb_h/.local/state/bb-box/jobs"; then bb_jobs=$bb_h/.local/state/bb-box/jobs
+if mkdir -p "$bb_h/.local/state/bb-box/jobs" && [ -w "$bb_h/.local/state/bb-box/jobs" ]; then bb_jobs=$bb_h/.local/state/bb-box/jobs
 elif bb_ours "/tmp/bb-box-$bb_uid" && mkdir -p "/tmp/bb-box-$bb_uid/jobs"; then bb_jobs=/tmp/bb-box-$bb_uid/jobs
 elif bb_ours "/dev/shm/bb-box-$bb_uid" && mkdir -p "/dev/shm/bb-box-$bb_uid/jobs"; then
   bb_jobs=/dev/shm/bb-box-$bb_uid/jobs

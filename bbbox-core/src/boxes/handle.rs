@@ -163,7 +163,9 @@ impl BoxHandle {
         self.may_end("released", force).await?;
         {
             let (journal, world) = (&self.boxes.shared.journal, &self.boxes.shared.world);
-            life::begin_release(journal, world, &self.id, &self.asked(), If::Always)
+            let asked = self.asked();
+            let only = asked.thread.clone().map_or(If::Always, If::Of);
+            life::begin_release(journal, world, &self.id, &asked, only)
         }
     }
 
@@ -189,7 +191,8 @@ impl BoxHandle {
             self.boxes.shared.settings.document().sizes(&record.kind).resolve(Some(size), kind.os)?;
         size.disk_mib = size.disk_mib.or(record.size.disk_mib);
         let asked = self.asked();
-        let resize = Resize { box_id: self.id.clone(), size, by: asked.by.clone() };
+        let resize =
+            Resize { box_id: self.id.clone(), size, by: asked.by.clone(), thread: asked.thread.clone() };
         life::begin_resize(&self.boxes.shared.journal, &self.boxes.shared.world, &resize, &asked)
     }
 
@@ -233,7 +236,8 @@ impl BoxHandle {
     fn begin_change(&self, change: Change) -> Result<OperationId> {
         self.may_change()?;
         let asked = self.asked();
-        let rename = Rename { box_id: self.id.clone(), change, by: asked.by.clone() };
+        let rename =
+            Rename { box_id: self.id.clone(), change, by: asked.by.clone(), thread: asked.thread.clone() };
         life::begin_rename(&self.boxes.shared.journal, &self.boxes.shared.world, &rename, &asked)
     }
 
@@ -242,7 +246,8 @@ impl BoxHandle {
     /// - *Promise* `forgetting-deletes-nothing`.
     ///
     /// # Errors
-    /// `Refused` while its backend is configured, `Denied` for an agent: nothing finds the guest again by itself.
+    /// `Refused` while its backend is configured, and for an agent: until the backend is configured again, nothing finds
+    /// the guest.
     pub async fn forget(&self) -> Result<()> {
         let operation = self.begin_forget()?;
         self.boxes.wait(&operation).await
@@ -286,7 +291,7 @@ impl BoxHandle {
     }
 
     fn asked(&self) -> Asked {
-        Asked { by: self.boxes.caller.words(), request: None }
+        self.boxes.asked()
     }
 
     fn may_change(&self) -> Result<()> {

@@ -8,7 +8,7 @@ use crate::{
     backend::Image,
     error::Result,
     id::{BackendId, KindId, OperationId},
-    life::{self, Asked},
+    life,
     registry::{ANSWER, within},
 };
 
@@ -51,7 +51,6 @@ impl Boxes {
     pub fn begin_image_build(&self, backend: &BackendId, kind: &KindId) -> Result<OperationId> {
         self.person_only("builds images")?;
         self.may_change()?;
-        let asked = Asked { by: self.caller.words(), request: None };
-        life::begin_image_build(&self.shared.journal, &self.shared.world, backend, kind, &asked)
+        life::begin_image_build(&self.shared.journal, &self.shared.world, backend, kind, &self.asked())
     }
 }

@@ -35,7 +35,7 @@ use crate::{
     error::{Error, Result},
     id::{BoxId, InstallId, OperationId, ThreadId},
     journal::{Event, Journal, Summary},
-    life,
+    life::{self, Asked},
     record::BoxRecord,
     records,
     store::Logged,
@@ -80,7 +80,12 @@ impl Boxes {
     ///   work on is not taken from it unless that is forced.
     #[must_use]
     pub fn for_thread(&self, thread: ThreadId) -> Self {
-        Self { shared: Arc::clone(&self.shared), caller: Caller::Thread(thread) }
+        // A thread's view is of that thread, whoever it is handed to.
+        let caller = match &self.caller {
+            Caller::Thread(_) => self.caller.clone(),
+            Caller::Person | Caller::Command => Caller::Thread(thread),
+        };
+        Self { shared: Arc::clone(&self.shared), caller }
     }
 
     /// Acquires a box and waits until its commands answer.
@@ -138,7 +143,11 @@ impl Boxes {
     /// `Gone` for an operation that is not there, or is not the caller's to see.
     pub fn cancel(&self, operation: &OperationId) -> Result<bool> {
         self.may_change()?;
-        self.may_follow(operation)?;
+        let by = self.may_follow(operation)?;
+        if matches!(self.caller, Caller::Thread(_)) && by != self.caller.words() {
+            return Err(Error::refused(format!("operation {operation} was asked for {by}"))
+                .fix("an agent takes back only what it asked for itself"));
+        }
         self.shared.journal.cancel(operation)
     }
 
@@ -177,9 +186,10 @@ impl Boxes {
         !boxes.is_empty() && boxes.iter().all(visible)
     }
 
-    fn may_follow(&self, operation: &OperationId) -> Result<()> {
+    /// Who asked for an operation that the caller may see.
+    fn may_follow(&self, operation: &OperationId) -> Result<String> {
         match self.shared.journal.show(operation)? {
-            Some(found) if self.sees(&found.boxes, Some(&found.by)) => Ok(()),
+            Some(found) if self.sees(&found.boxes, Some(&found.by)) => Ok(found.by),
             _ => Err(Error::gone(format!("there is no operation {operation}"))),
         }
     }
@@ -301,8 +311,12 @@ impl Boxes {
     }
 
     /// Ends what this process does for the boxes, so that another may open the folder: operations get `patience` to
-    /// come to an end, and the next process goes on with what is left. How many were cut off.
+    /// come to an end, and the next process goes on with what is left. How many were cut off. A thread's view closes
+    /// nothing.
     pub async fn close(&self, patience: Duration) -> usize {
+        if matches!(self.caller, Caller::Thread(_)) {
+            return 0;
+        }
         drop(self.shared.upkeep.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.shared.journal.close(patience).await
     }
@@ -310,6 +324,15 @@ impl Boxes {
     /// Waits until no operation is under way.
     pub async fn idle(&self) {
         self.shared.journal.idle().await;
+    }
+
+    /// Who asks through this view.
+    fn asked(&self) -> Asked {
+        let thread = match &self.caller {
+            Caller::Thread(thread) => Some(thread.clone()),
+            Caller::Person | Caller::Command => None,
+        };
+        Asked { by: self.caller.words(), request: None, thread }
     }
 
     /// Refuses changes where the data folder is open for reading only.
@@ -347,7 +370,7 @@ impl Events {
     pub async fn recv(&mut self) -> std::result::Result<Event, broadcast::error::RecvError> {
         loop {
             let event = self.receiver.recv().await?;
-            if self.boxes.sees(&event.boxes, None) {
+            if self.boxes.sees(&event.boxes, Some(&event.by)) {
                 return Ok(event);
             }
         }

@@ -85,7 +85,7 @@ pub(super) fn said(boxes: &Boxes, acquire: &Acquire) -> Result<Said> {
         (_, thread) => thread.clone(),
     };
     let request = acquire.request.clone().map(|request| boxes.caller.scoped(request)).transpose()?;
-    let asked = Asked { by: boxes.caller.words(), request };
+    let asked = Asked { request, ..boxes.asked() };
     let Acquire { kind, size, on, name, .. } = acquire;
     let same = json!({ "kind": kind, "size": size, "on": on, "name": name, "thread": thread });
     Ok(Said { asked, same, thread })

@@ -32,7 +32,7 @@ async fn begins_and_holds_no_more(boxes: &Boxes, handle: &BoxHandle) -> Operatio
     };
     found(true);
     handle.begin_stop(true).await.unwrap();
-    let asked = Asked { by: "by bb-box: its thread ended".to_owned(), request: None };
+    let asked = Asked::by_itself("its thread ended");
     let only = If::ThreadEnded(thread.clone());
     let operation = life::begin_release(journal, world, handle.id(), &asked, only).unwrap();
     found(false);
@@ -109,4 +109,60 @@ async fn a_request_said_again_is_the_same_box_whatever_the_configuration_says_by
     assert_eq!(boxes.acquire(Acquire::kind("linux")).await.unwrap_err().kind(), crate::ErrorKind::Refused);
     assert_eq!(boxes.acquire(ask()).await.unwrap().id(), first.id());
     first.release(true).await.unwrap();
+}
+
+/// It waits for its turn behind what hands the box on.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_thread_asked_for_does_not_reach_a_box_that_was_handed_on_meanwhile() {
+    let (data, guests) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let boxes = open(data.path(), guests.path());
+    let [one, two] = ["t1", "t2"].map(|name| ThreadId::parse(name).unwrap());
+    let mine = boxes.for_thread(one).acquire(Acquire::kind("linux")).await.unwrap();
+    let handle = boxes.get(mine.id().as_str()).unwrap();
+    let stop = handle.begin_stop(true).await.unwrap();
+    let asked = [
+        mine.begin_start().unwrap(),
+        mine.begin_stop(true).await.unwrap(),
+        mine.begin_release(true).await.unwrap(),
+    ];
+    let change = |record: &mut BoxRecord| record.thread = Some(two.clone());
+    boxes.shared.world.store.write(|tx| records::change(tx, handle.id(), change)).unwrap();
+    boxes.wait(&stop).await.unwrap();
+    for operation in &asked {
+        assert_eq!(boxes.wait(operation).await.unwrap_err().kind(), crate::ErrorKind::Cancelled);
+    }
+    let record = handle.record().unwrap();
+    assert_eq!((record.state, record.trouble), (crate::record::BoxState::Stopped, None));
+    handle.release(true).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_threads_view_stays_its_own_and_takes_back_only_what_it_asked_for() {
+    let (data, guests) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let boxes = open(data.path(), guests.path());
+    let [one, two] = ["t1", "t2"].map(|name| ThreadId::parse(name).unwrap());
+    let view = boxes.for_thread(one);
+    let mine = view.acquire(Acquire::kind("linux")).await.unwrap();
+    assert_eq!(view.for_thread(two).list().unwrap().len(), 1, "the view became another's");
+    let handle = boxes.get(mine.id().as_str()).unwrap();
+    let (first, stop) = (handle.begin_stop(true).await.unwrap(), handle.begin_start().unwrap());
+    for operation in [&first, &stop] {
+        assert_eq!(view.cancel(operation).unwrap_err().kind(), crate::ErrorKind::Refused);
+    }
+    let mut events = view.events();
+    let release = mine.begin_release(true).await.unwrap();
+    boxes.wait(&first).await.unwrap();
+    boxes.wait(&stop).await.unwrap();
+    view.wait(&release).await.unwrap();
+    let ended = async {
+        loop {
+            let event = events.recv().await.unwrap();
+            if event.operation == release && matches!(event.what, crate::journal::What::Ended { .. }) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), ended).await.unwrap();
+    assert_eq!(view.close(Duration::ZERO).await, 0);
+    boxes.acquire(Acquire::kind("linux")).await.unwrap().release(true).await.unwrap();
 }

@@ -87,6 +87,7 @@ impl Inner {
             operation: op.id.clone(),
             kind: op.kind.as_str().into(),
             boxes: op.boxes.as_slice().into(),
+            by: op.by.as_str().into(),
             what,
         });
     }

@@ -21,6 +21,8 @@ pub struct Event {
     pub kind: Arc<str>,
     /// Its boxes.
     pub boxes: Arc<[BoxId]>,
+    /// Who asked for it, in words for people.
+    pub by: Arc<str>,
     /// What happened.
     pub what: What,
 }

@@ -21,6 +21,7 @@ pub(super) struct Op {
     pub(super) kind: String,
     pub(super) version: u32,
     pub(super) boxes: Vec<BoxId>,
+    pub(super) by: String,
     pub(super) args: Value,
     pub(super) state: State,
     pub(super) cancel: bool,
@@ -134,14 +135,15 @@ pub(super) fn boxes(tx: &Connection, n: i64) -> Result<Vec<BoxId>> {
 pub(super) fn operation(tx: &Connection, n: i64) -> Result<Option<Op>> {
     let found = tx
         .prepare_cached(
-            "SELECT id, kind, version, args, state, cancel, over_unknown, cause, ran, cancel = 2 FROM operations WHERE n = ?1",
+            "SELECT id, kind, version, args, state, cancel, over_unknown, cause, ran, cancel = 2, asker FROM operations WHERE n = ?1",
         )?
         .query_row([n], |r| {
             let text: (String, String, String, Option<String>) = (r.get(0)?, r.get(3)?, r.get(4)?, r.get(7)?);
-            Ok((text, r.get(1)?, r.get(2)?, (r.get(5)?, r.get(9)?), r.get(6)?, r.get(8)?))
+            Ok((text, r.get(1)?, (r.get(2)?, r.get(10)?), (r.get(5)?, r.get(9)?), r.get(6)?, r.get(8)?))
         })
         .optional()?;
-    let Some(((id, args, state, cause), kind, version, (cancel, give_up), over_unknown, ran)) = found else {
+    let Some(((id, args, state, cause), kind, (version, by), (cancel, give_up), over_unknown, ran)) = found
+    else {
         return Ok(None);
     };
     Ok(Some(Op {
@@ -150,6 +152,7 @@ pub(super) fn operation(tx: &Connection, n: i64) -> Result<Option<Op>> {
         kind,
         version,
         boxes: boxes(tx, n)?,
+        by,
         args: json(&args)?,
         state: State::parse(&state)?,
         cancel,

@@ -32,8 +32,8 @@ pub(crate) use resize::{Resize, begin as begin_resize};
 
 use crate::{
     env::Env,
-    error::{Error, Result},
-    id::{BoxId, OperationId, RequestId},
+    error::{Effect, Error, Result},
+    id::{BoxId, OperationId, RequestId, ThreadId},
     journal::{Begin, Ended, Journal, State, Summary},
     record::BoxRecord,
     records,
@@ -94,6 +94,24 @@ pub(crate) struct Asked {
     pub(crate) by: String,
     /// The caller's own ID for it.
     pub(crate) request: Option<RequestId>,
+    /// The thread through whose view it is asked for.
+    pub(crate) thread: Option<ThreadId>,
+}
+
+impl Asked {
+    /// By bb-box itself.
+    pub(crate) fn by_itself(why: &str) -> Self {
+        Self { by: format!("by bb-box: {why}"), request: None, thread: None }
+    }
+}
+
+/// Refuses what `thread` asked for once the box is not its own any more: looked at in the operation's turn, as what went
+/// before may have handed the box on.
+fn still_its(thread: Option<&ThreadId>, record: &BoxRecord) -> Result<()> {
+    if thread.is_none_or(|thread| record.thread.as_ref() == Some(thread)) {
+        return Ok(());
+    }
+    Err(Error::cancelled("the box was handed to somebody else before this had its turn").effect(Effect::None))
 }
 
 /// What begins an operation on one box.

@@ -10,7 +10,7 @@ use crate::{
     capacity::Holding,
     error::{Effect, Error, ErrorKind, Result},
     guest::Power,
-    id::{BoxId, OperationId},
+    id::{BoxId, OperationId, ThreadId},
     journal::{Context, Ended, Halt, Journal, JournalBuilder},
     reach::{gone, says_gone},
     record::{BoxRecord, BoxState, Unanswered},
@@ -31,6 +31,12 @@ struct Switching {
     #[serde(rename = "box")]
     box_id: BoxId,
     by: String,
+    /// The thread that asked.
+    #[serde(default)]
+    thread: Option<ThreadId>,
+    /// Only a box that had stopped by itself.
+    #[serde(default)]
+    again: bool,
 }
 
 /// Begins to start `box_id`. `again`: only if it had stopped by itself and may be started for that.
@@ -42,7 +48,8 @@ pub(crate) fn begin_start(
     again: bool,
 ) -> Result<OperationId> {
     can_switch(world, box_id)?;
-    let args = Switching { box_id: box_id.clone(), by: asked.by.clone() };
+    let args =
+        Switching { box_id: box_id.clone(), by: asked.by.clone(), thread: asked.thread.clone(), again };
     let now = world.env.now();
     super::begin(journal, Opening::new(START, box_id, asked, &args), |tx, _| {
         let record = open_to_switching(tx, box_id)?;
@@ -68,7 +75,12 @@ pub(crate) fn begin_stop(
     asked: &Asked,
 ) -> Result<OperationId> {
     can_switch(world, box_id)?;
-    let args = Switching { box_id: box_id.clone(), by: asked.by.clone() };
+    let args = Switching {
+        box_id: box_id.clone(),
+        by: asked.by.clone(),
+        thread: asked.thread.clone(),
+        again: false,
+    };
     super::begin(journal, Opening::new(STOP, box_id, asked, &args), |tx, _| {
         open_to_switching(tx, box_id)?;
         world.note(box_id, "stop-asked", &asked.by, "");
@@ -119,6 +131,12 @@ async fn start(cx: Context, world: Arc<World>, args: Switching) -> Result<(), Ha
         },
         |tx, capacity| {
             let record = super::record_in(tx, id)?;
+            super::still_its(args.thread.as_ref(), &record)?;
+            // Somebody's stop may have gone before.
+            let by_itself = record.stopped_by.as_ref().is_some_and(|cause| !cause.by_guest);
+            if args.again && !(record.state == BoxState::Stopped && by_itself) {
+                return Err(Error::cancelled("the box is not to be started again any more"));
+            }
             registry::room_to_grow(tx, &record, &capacity, Holding { size: record.size, running: true })?;
             records::change(tx, id, |r| r.turn(BoxState::Starting)).map(drop)
         },
@@ -153,7 +171,11 @@ async fn start(cx: Context, world: Arc<World>, args: Switching) -> Result<(), Ha
 
 async fn stop(cx: Context, world: Arc<World>, args: Switching) -> Result<(), Halt> {
     let id = &args.box_id;
-    cx.write("stopping", |tx| records::change(tx, id, |r| r.turn(BoxState::Stopping)).map(drop)).await?;
+    cx.write("stopping", |tx| {
+        super::still_its(args.thread.as_ref(), &super::record_in(tx, id)?)?;
+        records::change(tx, id, |r| r.turn(BoxState::Stopping)).map(drop)
+    })
+    .await?;
     world.runners.close(id);
     cx.step("stop")
         .observable()

@@ -28,14 +28,22 @@ pub(crate) enum If {
     Always,
     /// An earlier release was not finished.
     Releasing,
+    /// It is still this thread's, which asked for it.
+    Of(ThreadId),
     /// It is still this thread's, and the thread was found ended.
     ThreadEnded(ThreadId),
 }
 
 impl If {
+    /// Somebody wants the box gone, and is not answered by a release that may keep it.
+    fn is_asked(&self) -> bool {
+        matches!(self, Self::Always | Self::Of(_))
+    }
+
     fn holds(&self, record: &BoxRecord) -> bool {
         match self {
             Self::Always => true,
+            Self::Of(thread) => record.thread.as_ref() == Some(thread),
             Self::Releasing => record.state == BoxState::Releasing,
             Self::ThreadEnded(thread) => {
                 record.thread.as_ref() == Some(thread) && record.thread_ended.is_some()
@@ -53,9 +61,13 @@ struct Release {
     only: If,
 }
 
-/// Whether a release deletes its box whatever it finds.
-fn is_for_good(operation: &Summary) -> bool {
-    serde_json::from_value(operation.args["only"].clone()).is_ok_and(|only: If| only == If::Always)
+/// Whether a release answers one that asks for `only`: it deletes its box wherever that would.
+fn answers(operation: &Summary, only: &If) -> bool {
+    match serde_json::from_value(operation.args["only"].clone()) {
+        Ok(If::Always) => true,
+        Ok(theirs) => !only.is_asked() || theirs == *only,
+        Err(_) => false,
+    }
 }
 
 /// Whether a release that is done has left no box: one whose condition did not hold says `false`.
@@ -63,7 +75,8 @@ pub(super) fn released(operation: &Summary) -> bool {
     operation.state == State::Done && operation.result != Some(Value::Bool(false))
 }
 
-/// Begins to release `box_id`. Whatever is under way on it is cancelled first, when somebody asked for the release.
+/// Begins to release `box_id`. Whatever is under way on it is cancelled first, when somebody asked for the release: an
+/// agent cancels only what it asked for itself.
 pub(crate) fn begin(
     journal: &Journal,
     world: &World,
@@ -76,13 +89,14 @@ pub(crate) fn begin(
         let stuck = matches!(operation.state, State::Unknown | State::Suspended);
         let releases = operation.kind == KIND && !stuck;
         // One with a condition may yet find that it does not hold: it is no answer to somebody who wants the box gone.
-        if releases && (only != If::Always || is_for_good(&operation)) {
+        if releases && answers(&operation, &only) {
             return Ok(operation.id);
         }
-        let taken_back = if only == If::Always || stuck { journal.cancel(&operation.id)? } else { false };
+        let may = asked.thread.is_none() || operation.by == asked.by;
+        let taken_back = may && (only.is_asked() || stuck) && journal.cancel(&operation.id)?;
         ended_acquire |= taken_back && operation.kind == super::acquire::KIND;
         // What can no longer be taken back deletes the guest, whatever its condition was.
-        if releases && !taken_back {
+        if releases && may && !taken_back {
             return Ok(operation.id);
         }
     }
@@ -116,6 +130,9 @@ async fn release(cx: Context, world: Arc<World>, args: Release) -> Result<bool, 
     let found = cx
         .write("releasing", |tx| {
             let Some(record) = records::get(tx, id)? else { return Ok(Found::NoBox) };
+            if let If::Of(thread) = &args.only {
+                super::still_its(Some(thread), &record)?;
+            }
             if !args.only.holds(&record) {
                 return Ok(Found::NotToRelease);
             }

@@ -56,6 +56,9 @@ pub(crate) struct Rename {
     pub(crate) box_id: BoxId,
     pub(crate) change: Change,
     pub(crate) by: String,
+    /// The thread that asked.
+    #[serde(default)]
+    pub(crate) thread: Option<ThreadId>,
 }
 
 /// Begins to rename a box. Until that is settled it has both names.
@@ -100,6 +103,7 @@ async fn rename(cx: Context, world: Arc<World>, args: Rename) -> Result<(), Halt
         })
         .run(async |_| {
             let mut record = world.record(id)?;
+            super::still_its(args.thread.as_ref(), &record)?;
             args.change.apply(&mut record);
             let backend = world.backend_of(&record)?;
             match (backend.relabel(), &record.guest) {

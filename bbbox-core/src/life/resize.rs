@@ -10,7 +10,7 @@ use crate::{
     capacity::Holding,
     error::{Effect, Error, ErrorKind, Result},
     guest::Guest,
-    id::{BoxId, OperationId},
+    id::{BoxId, OperationId, ThreadId},
     journal::{Context, Ended, Halt, Journal, JournalBuilder},
     record::{BoxRecord, BoxState},
     records, registry,
@@ -27,6 +27,9 @@ pub(crate) struct Resize {
     pub(crate) box_id: BoxId,
     pub(crate) size: Size,
     pub(crate) by: String,
+    /// The thread that asked.
+    #[serde(default)]
+    pub(crate) thread: Option<ThreadId>,
 }
 
 /// Begins to resize a box.
@@ -69,6 +72,7 @@ async fn resize(cx: Context, world: Arc<World>, args: Resize) -> Result<(), Halt
         },
         |tx, (needs_stop, capacity)| {
             let record = super::record_in(tx, id)?;
+            super::still_its(args.thread.as_ref(), &record)?;
             let running = record.state != BoxState::Stopped;
             if needs_stop && running {
                 return Err(must_stop(&record));

@@ -250,7 +250,7 @@ async fn threads_of(
 
 /// Begins what `action` says, waits for its end, and says what was done.
 async fn act(world: &Arc<World>, journal: &Arc<Journal>, action: &Action) -> Result<Vec<String>> {
-    let asked = |why: &str| Asked { by: format!("by bb-box: {why}"), request: None };
+    let asked = Asked::by_itself;
     let operation = match action {
         Action::ThreadEnded { box_id, thread, first } => {
             world.store.write(|tx| {
@@ -309,7 +309,7 @@ async fn after_check(world: &Arc<World>, journal: &Arc<Journal>, box_id: &BoxId)
         within(&*world.env, ANSWER, world.embedder.tell(thread, &words)).await?;
     }
     if may_start_again(&record, world.env.now()) {
-        let by = Asked { by: "by bb-box: it stopped by itself".to_owned(), request: None };
+        let by = Asked::by_itself("it stopped by itself");
         let operation = life::begin_start(journal, world, box_id, &by, true)?;
         finish(world, journal, &operation).await?;
         done.push(format!("started box {} again", record.name));
