@@ -1,4 +1,6 @@
 //! What the public face must hold when operations meet in ways that callers do not choose.
+//!
+//! On one thread nothing that was begun gets its turn before the test waits for something.
 #![allow(clippy::unwrap_used)]
 
 use std::{path::Path, sync::Arc};
@@ -39,7 +41,7 @@ async fn begins_and_holds_no_more(boxes: &Boxes, handle: &BoxHandle) -> Operatio
     operation
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_release_whose_reason_is_over_keeps_the_box_and_says_so() {
     let (data, guests) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let boxes = open(data.path(), guests.path());
@@ -54,7 +56,7 @@ async fn a_release_whose_reason_is_over_keeps_the_box_and_says_so() {
     assert!(history.iter().any(life::gives_up), "it counts as wanted: {history:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn who_releases_a_box_is_not_answered_by_a_release_that_may_keep_it() {
     let (data, guests) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let boxes = open(data.path(), guests.path());
@@ -112,7 +114,7 @@ async fn a_request_said_again_is_the_same_box_whatever_the_configuration_says_by
 }
 
 /// It waits for its turn behind what hands the box on.
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn what_a_thread_asked_for_does_not_reach_a_box_that_was_handed_on_meanwhile() {
     let (data, guests) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let boxes = open(data.path(), guests.path());
