@@ -13,7 +13,8 @@ mod request;
 mod settings;
 #[cfg(test)]
 mod shapes;
-#[cfg(all(test, feature = "local", target_os = "linux"))]
+#[cfg(test)]
+#[cfg(all(feature = "local", target_os = "linux"))]
 mod tests;
 
 use std::{

@@ -1,7 +1,6 @@
 //! What the public face must hold when operations meet in ways that callers do not choose.
 //!
 //! On one thread nothing that was begun gets its turn before the test waits for something.
-#![allow(clippy::unwrap_used)]
 
 use std::{path::Path, sync::Arc};
 
