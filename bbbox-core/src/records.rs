@@ -13,6 +13,7 @@ use crate::{
     id::{BackendId, BoxId, BoxName, InstallId},
     record::BoxRecord,
     size::Size,
+    store::damaged,
 };
 
 fn read(row: &Row<'_>) -> rusqlite::Result<String> {
@@ -20,9 +21,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<String> {
 }
 
 fn parse(text: &str) -> Result<BoxRecord> {
-    serde_json::from_str(text).map_err(|e| {
-        Error::failed("a box's record cannot be read").because(e).fix("use the program that wrote it")
-    })
+    serde_json::from_str(text).map_err(|e| damaged("a box's record cannot be read", e))
 }
 
 /// The record of `id`.

@@ -11,6 +11,7 @@ use super::{Document, Draft};
 use crate::{
     driver::Drivers,
     error::{Error, ErrorKind, Result},
+    store::damaged,
 };
 
 /// The configuration as it is stored.
@@ -50,12 +51,13 @@ impl Stored {
     }
 }
 
+const UNREADABLE: &str = "could not read the configuration from the database";
+
 /// The configuration that holds: what is stored, or the default of `drivers`.
 ///
 /// # Errors
 /// `Failed` when the database cannot be read, or holds what no version of this program wrote.
 pub(crate) fn load(db: &Connection, drivers: &Drivers) -> Result<Stored> {
-    let unreadable = || Error::failed("could not read the configuration from the database");
     let row = db
         .prepare_cached("SELECT revision, document, changed_at, changed_by FROM configuration")
         .and_then(|mut query| {
@@ -70,12 +72,12 @@ pub(crate) fn load(db: &Connection, drivers: &Drivers) -> Result<Stored> {
                 })
                 .optional()
         })
-        .map_err(|error| unreadable().because(error))?;
+        .map_err(|error| Error::failed(UNREADABLE).because(error))?;
     let Some((revision, document, at, by)) = row else {
         return Ok(Stored { document: drivers.default_document(), revision: 0, changed: None });
     };
-    let document = serde_json::from_str(&document).map_err(|error| unreadable().because(error))?;
-    let at = at.parse().map_err(|error: jiff::Error| unreadable().because(error))?;
+    let document = serde_json::from_str(&document).map_err(|error| damaged(UNREADABLE, error))?;
+    let at = at.parse().map_err(|error: jiff::Error| damaged(UNREADABLE, error))?;
     Ok(Stored { document, revision, changed: Some(Change { at, by }) })
 }
 

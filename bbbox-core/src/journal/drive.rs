@@ -285,14 +285,14 @@ impl Inner {
                 }
                 match self.record_end(op.n, &ended, false) {
                     Ok(next) => next,
-                    Err(Wrong::Domain(error) | Wrong::Store(error)) => return Err(error),
+                    Err(Wrong::Domain(error) | Wrong::Store(error)) => return Err(self.store.named(error)),
                     Err(Wrong::Cancelled) => return Ok(Next::Leave),
                 }
             }
             Err(Wrong::Domain(error)) if !may_pass(&error) => {
                 return self.suspend(op, &format!("its end could not be recorded: {}", error.chain()));
             }
-            Err(Wrong::Domain(error) | Wrong::Store(error)) => return Err(error),
+            Err(Wrong::Domain(error) | Wrong::Store(error)) => return Err(self.store.named(error)),
             Err(Wrong::Cancelled) => return Ok(Next::Leave),
         };
         if ended.state == State::Unknown {

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::{
     error::{Error, Result},
     id::{BoxId, OperationId, RequestId},
+    store::damaged,
 };
 
 /// How an operation stands.
@@ -68,7 +69,7 @@ impl State {
         Self::ALL
             .into_iter()
             .find(|state| state.as_str() == word)
-            .ok_or_else(|| Error::failed(format!("the journal is damaged: {word:?} is no state")))
+            .ok_or_else(|| damaged("the journal is damaged", format!("{word:?} is no state")))
     }
 }
 

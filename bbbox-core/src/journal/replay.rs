@@ -222,9 +222,9 @@ impl Run {
     /// Records what went wrong in a step, and says how the function goes on.
     pub(super) async fn went_wrong(&self, todo: &Todo, attempts: u32, began: Began, wrong: Wrong) -> Halt {
         let error = match wrong {
-            Wrong::Store(error) => return self.stop(Why::Store(error)),
+            Wrong::Store(error) => return self.stop(Why::Store(self.inner.store.named(error))),
             Wrong::Cancelled => return self.stop(Why::Cancelled),
-            Wrong::Domain(error) => error,
+            Wrong::Domain(error) => self.inner.store.named(error),
         };
         let again = (may_pass(&error) && todo.failures + 1 < attempts)
             .then(|| backoff(self.inner.env.as_ref(), todo.failures));

@@ -11,6 +11,7 @@ use super::{Begin, State};
 use crate::{
     error::{Error, Result},
     id::{BoxId, OperationId},
+    store::damaged,
 };
 
 /// An operation as its driver reads it.
@@ -58,7 +59,7 @@ const BOUND: &str = "EXISTS(SELECT 1 FROM steps WHERE operation = ?1 AND covered
     AND (touched = 1 OR state IN ('started', 'done')))";
 
 pub(super) fn json<T: DeserializeOwned>(text: &str) -> Result<T> {
-    serde_json::from_str(text).map_err(|error| Error::failed("the journal is damaged").because(error))
+    serde_json::from_str(text).map_err(|error| damaged("the journal is damaged", error))
 }
 
 pub(super) fn text(value: &(impl serde::Serialize + ?Sized)) -> Result<String> {
@@ -67,7 +68,7 @@ pub(super) fn text(value: &(impl serde::Serialize + ?Sized)) -> Result<String> {
 }
 
 pub(super) fn time(ms: i64) -> Result<Timestamp> {
-    Timestamp::from_millisecond(ms).map_err(|error| Error::failed("the journal is damaged").because(error))
+    Timestamp::from_millisecond(ms).map_err(|error| damaged("the journal is damaged", error))
 }
 
 pub(super) fn run(tx: &Connection, sql: &str, params: impl rusqlite::Params) -> Result<usize> {

@@ -10,7 +10,7 @@
 
 use std::{
     fmt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -19,13 +19,17 @@ use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
-use super::{connection, folder};
+use super::{
+    connection,
+    fault::{self, Holds},
+    folder,
+};
 use crate::{
     error::{Error, Result},
     id::{BoxId, OperationId},
 };
 
-const FILE: &str = "box-log.db";
+pub(super) const FILE: &str = "box-log.db";
 /// The database's own pages, of 4 KiB: 7 MiB. What the cap of 8 MiB leaves is for the write-ahead log.
 const MOST_PAGES: u32 = 7 * 256;
 const KEPT: Duration = Duration::from_hours(7 * 24);
@@ -76,8 +80,9 @@ pub struct Logged {
 pub(crate) struct BoxLog(Mutex<Log>);
 
 struct Log {
-    /// `None` when the file could not be opened.
-    connection: Option<Connection>,
+    /// Why the file could not be opened, where it could not.
+    connection: Result<Connection>,
+    path: PathBuf,
     /// Whether the last event was lost, so that one warning stands for all.
     failing: bool,
     tidied: Option<Timestamp>,
@@ -93,7 +98,7 @@ impl BoxLog {
     pub(super) fn own(dir: &Path) -> Self {
         let path = dir.join(FILE);
         let opened = folder::create_file(&path)
-            .map_err(|error| Error::unavailable("the file cannot be made").because(error))
+            .map_err(|error| fault::not_made(&path, error))
             .and_then(|_| Ok(connection::open(&path)?))
             .and_then(|connection| shape(connection, true));
         Self::with(opened, &path)
@@ -114,19 +119,16 @@ impl BoxLog {
     }
 
     fn with(opened: Result<Connection>, path: &Path) -> Self {
-        let connection = opened
-            .inspect_err(|error| {
-                tracing::warn!(file = %path.display(), error = %error.chain(),
-                    "boxes' history is not kept: mend or delete the file, then restart");
-            })
-            .ok();
-        Self(Mutex::new(Log { connection, failing: false, tidied: None }))
+        let connection = opened.map_err(|error| named(error, path)).inspect_err(|error| {
+            tracing::warn!(error = error.chain(), fix = error.how_to_fix(), "boxes' history is not kept");
+        });
+        Self(Mutex::new(Log { connection, path: path.to_owned(), failing: false, tidied: None }))
     }
 
     /// Adds an event, unless it is a failure that only repeats the last one. When it cannot be written it is lost, with a warning for the first one.
     pub(crate) fn append(&self, event: &LogEvent) {
         let mut log = self.log();
-        let Some(connection) = &log.connection else { return };
+        let Ok(connection) = &log.connection else { return };
         let due = log.tidied.is_none_or(|at| event.at.duration_since(at).unsigned_abs() >= TIDY_EVERY);
         let tidied = if due { tidy(connection, event.at) } else { Ok(()) };
         let written = tidied.and_then(|()| match repeats(connection, event)? {
@@ -142,7 +144,12 @@ impl BoxLog {
             }
             Err(error) if !log.failing => {
                 log.failing = true;
-                tracing::warn!(%error, "boxes' history cannot be written: free space in the data folder");
+                let error = named(error.into(), &log.path);
+                tracing::warn!(
+                    error = error.chain(),
+                    fix = error.how_to_fix(),
+                    "boxes' history cannot be written"
+                );
             }
             Err(_) => {}
         }
@@ -151,38 +158,43 @@ impl BoxLog {
     /// A box's events, oldest first: the first `limit` after `since`, or without `since` the last `limit`.
     ///
     /// # Errors
-    /// `Unavailable` when the history cannot be opened, `Failed` when it is damaged.
+    /// `Unavailable` when the history cannot be opened, `Failed` when it is damaged; each names the file.
     pub(crate) fn read(&self, box_id: &BoxId, since: Option<i64>, limit: usize) -> Result<Vec<Logged>> {
         let log = self.log();
-        let Some(connection) = &log.connection else {
-            return Err(Error::unavailable("boxes' history is not kept: its file could not be opened")
-                .fix("mend or delete box-log.db in the data folder, then restart"));
-        };
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let columns = "seq, at, box, kind, asker, words, operation";
-        let rows = if let Some(since) = since {
-            connection
-                .prepare_cached(&format!(
-                    "SELECT {columns} FROM events WHERE box = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
-                ))?
-                .query_map(params![box_id.as_str(), since, limit], row)?
-                .collect::<rusqlite::Result<Vec<_>>>()?
-        } else {
-            let mut rows = connection
-                .prepare_cached(&format!(
-                    "SELECT {columns} FROM events WHERE box = ?1 ORDER BY seq DESC LIMIT ?2"
-                ))?
-                .query_map(params![box_id.as_str(), limit], row)?
-                .collect::<rusqlite::Result<Vec<_>>>()?;
-            rows.reverse();
-            rows
-        };
-        rows.into_iter().collect()
+        let connection = log.connection.as_ref().map_err(Clone::clone)?;
+        read(connection, box_id, since, limit).map_err(|error| named(error, &log.path))
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn named(error: Error, path: &Path) -> Error {
+    fault::in_file(error, path, Holds::History)
+}
+
+fn read(connection: &Connection, box_id: &BoxId, since: Option<i64>, limit: usize) -> Result<Vec<Logged>> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let columns = "seq, at, box, kind, asker, words, operation";
+    let rows = if let Some(since) = since {
+        connection
+            .prepare_cached(&format!(
+                "SELECT {columns} FROM events WHERE box = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
+            ))?
+            .query_map(params![box_id.as_str(), since, limit], row)?
+            .collect::<rusqlite::Result<Vec<_>>>()?
+    } else {
+        let mut rows = connection
+            .prepare_cached(&format!(
+                "SELECT {columns} FROM events WHERE box = ?1 ORDER BY seq DESC LIMIT ?2"
+            ))?
+            .query_map(params![box_id.as_str(), limit], row)?
+            .collect::<rusqlite::Result<Vec<_>>>()?;
+        rows.reverse();
+        rows
+    };
+    rows.into_iter().collect()
 }
 
 fn shape(connection: Connection, file: bool) -> Result<Connection> {
@@ -291,7 +303,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Result<Logged>> {
     let (kind, by, words) = (row.get(3)?, row.get(4)?, row.get(5)?);
     Ok((|| {
         let at = Timestamp::from_millisecond(at)
-            .map_err(|error| Error::failed("the history is damaged").because(error))?;
+            .map_err(|error| fault::damaged("the history is damaged", error))?;
         let operation = operation.map(OperationId::parse).transpose()?;
         let event = LogEvent { at, box_id: BoxId::parse(box_id)?, kind, by, words, operation };
         Ok(Logged { seq, event })

@@ -25,8 +25,11 @@ pub use box_log::{LogEvent, Logged};
 
 pub(crate) use self::box_log::BoxLog;
 
+pub(crate) use self::fault::damaged;
+
 use self::{
     connection::{Inside, Transaction},
+    fault::Holds,
     lock::Lock,
 };
 use crate::error::{Error, Result};
@@ -77,7 +80,7 @@ impl Store {
             Access::Own { command } => Self::own(dir, command),
             Access::Read => Self::look(dir),
         }
-        .map_err(|error| fault::in_folder(error, Some(dir)).at("folder", dir.display()))
+        .map_err(|error| named(error, dir).at("folder", dir.display()))
     }
 
     /// A store that ends with this value, for tests and simulation.
@@ -99,9 +102,8 @@ impl Store {
         folder::create(dir)?;
         let lock = Lock::take(dir, command)?;
         let path = dir.join(DATABASE);
-        folder::create_file(&path).map_err(|error| {
-            Error::unavailable(format!("could not make {}", path.display())).because(error)
-        })?;
+        not_emptied(dir)?;
+        folder::create_file(&path).map_err(|error| fault::not_made(&path, error))?;
         let mut writer = connection::open(&path)?;
         migrations::apply(&mut writer)?;
         let reader = connection::open_to_read(&path)?;
@@ -119,6 +121,7 @@ impl Store {
             return Err(Error::gone(format!("there is no bb-box data in {}", dir.display()))
                 .fix("acquire a box first, or name the folder that holds the data"));
         }
+        not_emptied(dir)?;
         let reader = connection::open_to_read(&path)?;
         migrations::check(&reader)?;
         Ok(Self {
@@ -127,12 +130,6 @@ impl Store {
             box_log: BoxLog::look(dir),
             _lock: None,
         })
-    }
-
-    /// The folder, where there is one.
-    #[must_use]
-    pub(crate) fn dir(&self) -> Option<&Path> {
-        self.dir.as_deref()
     }
 
     /// Each box's history.
@@ -166,9 +163,12 @@ impl Store {
         }
     }
 
-    /// Names the folder in an error that is about its disk.
+    /// Names the database in an error that came of it, with what to do.
     pub(crate) fn named(&self, error: Error) -> Error {
-        fault::in_folder(error, self.dir())
+        match &self.dir {
+            Some(dir) => named(error, dir),
+            None => error,
+        }
     }
 
     /// [`Store::write`] with a caller's own kind of error.
@@ -194,15 +194,30 @@ impl Store {
     /// Reads, with one view of the database from the first query to the last. It sees what was committed.
     ///
     /// # Errors
-    /// What `f` returns.
+    /// What `f` returns, with the file's name and what to do where it came of the file.
     pub(crate) fn read<T>(&self, f: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let (Connections::Own { reader: connection, .. }
         | Connections::Read(connection)
         | Connections::Memory(connection)) = &self.connections;
         let _inside = Inside::enter();
         let connection = locked(connection);
-        let transaction = Transaction::begin(&connection, "BEGIN")?;
-        f(&transaction)
+        let read = Transaction::begin(&connection, "BEGIN").and_then(|transaction| f(&transaction));
+        read.map_err(|error| self.named(error))
+    }
+}
+
+/// Names the database of `dir` in an error that came of it.
+fn named(error: Error, dir: &Path) -> Error {
+    fault::in_file(error, &dir.join(DATABASE), Holds::Records)
+}
+
+/// Refuses a database that something emptied: taken as new, it would get another install ID, and nobody would look
+/// for the guests of the old one. One that is only just made has no history beside it yet.
+fn not_emptied(dir: &Path) -> Result<()> {
+    let size = |file| std::fs::metadata(dir.join(file)).map(|file| file.len());
+    match (size(DATABASE), size(box_log::FILE)) {
+        (Ok(0), Ok(1..)) => Err(fault::damaged("the database is damaged", "it is empty")),
+        _ => Ok(()),
     }
 }
 

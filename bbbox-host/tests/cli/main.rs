@@ -8,6 +8,7 @@ mod boxes;
 mod choice;
 mod config;
 mod copies;
+mod damage;
 mod ends;
 mod gone;
 mod jobs;

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-fn box_id(n: u64) -> BoxId {
+pub(super) fn box_id(n: u64) -> BoxId {
     BoxId::parse(format!("bx{n:012}")).unwrap()
 }
 
@@ -19,7 +19,7 @@ fn at(hours: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap() + SignedDuration::from_hours(hours)
 }
 
-fn event(n: u64, hours: i64, kind: &str) -> LogEvent {
+pub(super) fn event(n: u64, hours: i64, kind: &str) -> LogEvent {
     LogEvent {
         at: at(hours),
         box_id: box_id(n),

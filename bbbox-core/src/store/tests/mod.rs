@@ -117,13 +117,107 @@ fn a_newer_database_is_refused_and_left_as_it_is() {
     assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
 }
 
-#[test]
-fn a_damaged_database_says_so() {
+type Harm = fn(&Path);
+
+/// What may have become of a database, and what is said of it then.
+const DAMAGE: [(&str, Harm); 3] = [
+    ("garbage", |file| std::fs::write(file, "this is no database, only words".repeat(99)).unwrap()),
+    ("half of it", |file| {
+        let whole = std::fs::read(file).unwrap();
+        std::fs::write(file, [&whole[..100], &vec![0x5a; whole.len() - 100][..]].concat()).unwrap();
+    }),
+    ("without its tables", |file| {
+        let connection = Connection::open(file).unwrap();
+        let names: Vec<String> = connection
+            .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+            .unwrap()
+            .query_map([], |r| r.get(0))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        names.iter().for_each(|name| connection.execute_batch(&format!("DROP TABLE {name}")).unwrap());
+    }),
+];
+
+/// A folder with records and history, closed: all of it is in the two files.
+fn filled() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join(DATABASE), "this is no database, only words".repeat(99)).unwrap();
-    let error = Store::open(folder.path(), OWN).unwrap_err();
-    assert_eq!(error.to_string(), "the database is damaged");
-    assert!(error.how_to_fix().is_some());
+    let store = Store::open(folder.path(), OWN).unwrap();
+    store.box_log().append(&box_log::event(1, 0, "ready"));
+    folder
+}
+
+fn says_what_to_do(error: &Error, file: &Path, fix: &str) {
+    assert_eq!(error.kind(), ErrorKind::Failed, "{error:?}");
+    let named = error.context().iter().filter(|(name, value)| name == "file" && Path::new(value) == file);
+    assert_eq!(named.count(), 1, "{error:?}");
+    let said = error.how_to_fix().unwrap_or_default();
+    assert!(said.contains(&format!("a copy of {}", file.display())) && said.contains(fix), "{said}");
+}
+
+#[test]
+fn a_damaged_database_is_named_with_what_to_do() {
+    let emptied: (&str, Harm) = ("emptied", |file| std::fs::write(file, "").unwrap());
+    for (how, harm) in DAMAGE.into_iter().chain([emptied]) {
+        for access in [OWN, Access::Read] {
+            let folder = filled();
+            let file = folder.path().join(DATABASE);
+            harm(&file);
+            let used = Store::open(folder.path(), access)
+                .and_then(|store| store.read(|c| crate::records::all(c).map(drop)));
+            let error = used.expect_err(how);
+            says_what_to_do(&error, &file, "`bbbox sweep`");
+        }
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_damage_of_its_file() {
+    let folder = filled();
+    let store = Store::open(folder.path(), OWN).unwrap();
+    let spoil = "INSERT INTO boxes (id, state, record) VALUES ('bx000000000001', 'ready', '{}')";
+    store.write(|tx| Ok(tx.execute(spoil, [])?)).unwrap();
+    let error = store.read(|c| crate::records::all(c).map(drop)).unwrap_err();
+    says_what_to_do(&error, &folder.path().join(DATABASE), "`bbbox install-id --set ID`");
+}
+
+#[test]
+fn damaged_history_is_named_and_stops_nothing_else() {
+    for (how, harm) in DAMAGE {
+        let folder = filled();
+        let file = folder.path().join(super::box_log::FILE);
+        harm(&file);
+        for access in [Access::Read, OWN] {
+            if how == "without its tables" && matches!(access, Access::Own { .. }) {
+                continue; // An owner makes them anew.
+            }
+            let store = Store::open(folder.path(), access).expect(how);
+            store.read(|c| crate::records::all(c).map(drop)).unwrap();
+            let error = store.box_log().read(&box_log::box_id(1), None, 9).expect_err(how);
+            says_what_to_do(&error, &file, "only what happened to boxes so far is lost");
+        }
+    }
+}
+
+#[test]
+fn a_database_that_was_just_being_made_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(DATABASE), "").unwrap();
+    assert_eq!(Store::open(folder.path(), Access::Read).unwrap_err().kind(), ErrorKind::Gone);
+    add(&Store::open(folder.path(), OWN).unwrap(), "a").unwrap();
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(DATABASE);
+    std::fs::create_dir(&file).unwrap();
+    for access in [OWN, Access::Read] {
+        let error = Store::open(folder.path(), access).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        let all = format!("{error:?}");
+        assert!(all.contains(&file.display().to_string()) && error.how_to_fix().is_some(), "{all}");
+    }
 }
 
 #[test]
