@@ -12,6 +12,7 @@
 mod amount;
 mod check;
 mod document;
+mod json;
 mod problem;
 pub(crate) mod schema;
 mod shape;

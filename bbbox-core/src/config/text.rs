@@ -12,7 +12,10 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::problem::{Problem, Problems, field, item};
+use super::{
+    json,
+    problem::{Problem, Problems, field, item},
+};
 
 /// A text that was read.
 #[derive(Debug)]
@@ -44,21 +47,14 @@ type Places = BTreeMap<String, usize>;
 /// What is malformed, with line and column.
 pub(super) fn read(text: &str) -> Result<Read, Problems> {
     if text.trim_start().starts_with('{') {
-        let value = serde_json::from_str(text).map_err(|error| {
-            let words = error.to_string();
-            // serde_json ends its words with the place, which is said apart here.
-            let words = words.split(" at line ").next().unwrap_or_default().to_owned();
-            Problem {
-                line: Some(error.line()),
-                column: Some(error.column()),
-                ..Problem::new("", format!("this is not JSON: {words}"))
-            }
-        })?;
+        let value = json::read(text)?;
         return Ok(Read { value, places: Places::new() });
     }
-    let (table, mut errors) = DeTable::parse_recoverable(text);
-    errors.sort_by_key(|error| error.span().map(|span| span.start));
-    Problems::none_of(errors.iter().map(|error| malformed(text, error)).collect())?;
+    let (table, errors) = DeTable::parse_recoverable(text);
+    // What a parser says after its first complaint is about its own guesses.
+    if let Some(first) = errors.iter().min_by_key(|error| error.span().map(|span| span.start)) {
+        return Err(malformed(text, first).into());
+    }
     let mut places = Places::new();
     let value = Value::Object(fields(table.get_ref(), "", &mut places));
     Ok(Read { value, places })
@@ -255,6 +251,10 @@ mod tests {
         assert!(first.column.is_some_and(|column| column > 5), "{problems}");
         let problems = read("{\"a\": 1,\n \"b\" 2}").unwrap_err();
         assert_eq!(problems.to_string(), "line 2, column 6: this is not JSON: expected `:`");
+        let prose = "some words\nthat are no document: at all\n".repeat(50);
+        let problems = read(&prose).unwrap_err();
+        assert_eq!(problems.iter().count(), 1, "{problems}");
+        assert!(problems.to_string().starts_with("line 1, column 6: this is not TOML: "), "{problems}");
     }
 
     #[test]

@@ -76,3 +76,17 @@ fn the_error_that_the_documentation_shows_is_the_one_that_is_said() {
     let page = include_str!("../../../docs/configuration.md");
     assert!(page.contains(&said), "docs/configuration.md does not show:\n{said}");
 }
+
+#[test]
+fn a_text_that_is_no_document_is_told_once_and_a_field_said_twice_by_its_path() {
+    let folder = Folder::new();
+    let prose = "these are words\nand no document: at all\n".repeat(99);
+    let said = folder.feed(&["config", "check", "-"], prose.as_bytes());
+    assert_eq!((said.code, said.err.lines().count()), (2, 1), "{said:?}");
+    assert!(said.err.starts_with("error: stdin: line 1, column 7: this is not TOML: "), "{said:?}");
+    let twice = br#"{"revision": 0, "backends": [{"id": "one", "type": "local", "id": "two"}]}"#;
+    let said = folder.feed(&["config", "apply", "-"], twice);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert_eq!(said.err, "error: stdin: backends[0].id: stands there twice; allowed: once\n");
+    assert_eq!(folder.json(&["config", "show"])["revision"], 0);
+}
