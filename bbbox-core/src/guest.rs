@@ -80,6 +80,8 @@ pub enum Power {
     Running,
     /// It is stopped, and its disk is kept.
     Stopped,
+    /// It stands still with all that runs in it, by a person's hand at its provider: it answers nothing until it goes on.
+    Paused,
     /// The provider cannot say now.
     Unknown,
 }
@@ -89,6 +91,7 @@ impl fmt::Display for Power {
         f.pad(match self {
             Self::Running => "running",
             Self::Stopped => "stopped",
+            Self::Paused => "paused",
             Self::Unknown => "unknown",
         })
     }

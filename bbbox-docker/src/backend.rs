@@ -251,7 +251,7 @@ impl Inner {
         for container in &boxes {
             let id = container.labels.get(map::BOX).cloned().unwrap_or_default();
             let Some(size) = self.size_of(container, notes.get(&id)).await? else { continue };
-            let running = matches!(container.phase, Phase::Running | Phase::Between);
+            let running = matches!(container.phase, Phase::Running | Phase::Paused | Phase::Between);
             memory.used += LimitName::Memory.need(&size, running);
             if let Some(id) = map::box_of(&container.labels, install) {
                 counted.insert(id, Counted { size, running });
@@ -322,6 +322,7 @@ impl Backend for Docker {
         Ok(self.0.find(guest).await?.map(|container| match container.phase {
             Phase::Running => Power::Running,
             Phase::Created | Phase::Stopped => Power::Stopped,
+            Phase::Paused => Power::Paused,
             Phase::Between => Power::Unknown,
         }))
     }

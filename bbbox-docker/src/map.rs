@@ -162,7 +162,8 @@ pub(crate) enum Phase {
     Created,
     Running,
     Stopped,
-    /// Paused, restarting, being removed, or something newer than this code.
+    Paused,
+    /// Restarting, being removed, or something newer than this code.
     Between,
 }
 
@@ -194,6 +195,7 @@ pub(crate) fn inspected(native: ContainerInspectResponse) -> Container {
         Some(ContainerStateStatusEnum::CREATED) => Phase::Created,
         Some(ContainerStateStatusEnum::RUNNING) => Phase::Running,
         Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD) => Phase::Stopped,
+        Some(ContainerStateStatusEnum::PAUSED) => Phase::Paused,
         _ => Phase::Between,
     };
     let size = native.host_config.and_then(|held| {
@@ -226,6 +228,7 @@ pub(crate) fn listed(native: ContainerSummary) -> Container {
             Some(ContainerSummaryStateEnum::CREATED) => Phase::Created,
             Some(ContainerSummaryStateEnum::RUNNING) => Phase::Running,
             Some(ContainerSummaryStateEnum::EXITED | ContainerSummaryStateEnum::DEAD) => Phase::Stopped,
+            Some(ContainerSummaryStateEnum::PAUSED) => Phase::Paused,
             _ => Phase::Between,
         },
         size: None,

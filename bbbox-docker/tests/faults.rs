@@ -232,6 +232,19 @@ async fn a_failed_claim_makes_nothing() {
 }
 
 #[tokio::test]
+async fn a_box_that_somebody_paused_is_paused_and_not_unknown() {
+    let engine = Engine::start(|method, path| {
+        let text = include_str!("../samples/container-running.json");
+        let paused = text.replace("\"Status\": \"running\"", "\"Status\": \"paused\"");
+        let paused = paused.replace("\"Status\":\"running\"", "\"Status\":\"paused\"");
+        assert_ne!(paused, text);
+        let of_it = method == "GET" && path.ends_with("/json") && path.contains(&guest().reference);
+        of_it.then_some(Reply::Json(200, paused))
+    });
+    assert_eq!(engine.backend().power(&guest()).await.unwrap(), Some(Power::Paused));
+}
+
+#[tokio::test]
 async fn a_stopped_answer_and_a_listing_of_a_newer_engine() {
     // 304: someone else stopped it between the look and the call.
     let engine = Engine::start(|method, path| {

@@ -84,7 +84,7 @@ async fn adopt(cx: Context, world: Arc<World>, args: Adopt) -> Result<(), Halt> 
             |tx, (power, as_offered)| {
                 let state = match power {
                     None | Some(Power::Unknown) => return Ok(false),
-                    Some(Power::Running) => BoxState::Ready,
+                    Some(Power::Running | Power::Paused) => BoxState::Ready,
                     Some(Power::Stopped) => BoxState::Stopped,
                 };
                 if records::get(tx, id)?.is_some() {

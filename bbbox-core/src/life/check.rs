@@ -79,6 +79,10 @@ async fn check(cx: Context, world: Arc<World>, args: Check) -> Result<(), Halt> 
                     let words = format!("its provider does not say now whether box {} runs", record.name);
                     return Err(Error::failed(words).fix("check it again in a moment"));
                 }
+                if power == Some(Power::Paused) {
+                    return Err(Error::refused(format!("box {} is paused at its provider", record.name))
+                        .fix("have it go on there, then check it again"));
+                }
                 let cause = match (power, backend.switch()) {
                     (Some(Power::Stopped), Some(switch)) if record.state == BoxState::Ready => {
                         switch.stopped(guest).await?
@@ -155,7 +159,8 @@ fn take_size(record: &mut BoxRecord, size: Size) {
 fn verdict(record: &BoxRecord, seen: &Seen) -> Option<(BoxState, &'static str, String)> {
     match (record.state, seen.power) {
         // What is gone stays gone, and what is being given back is the release's to settle.
-        (BoxState::Gone | BoxState::Releasing | BoxState::Requested, _) | (_, Some(Power::Unknown)) => None,
+        (BoxState::Gone | BoxState::Releasing | BoxState::Requested, _)
+        | (_, Some(Power::Unknown | Power::Paused)) => None,
         (_, None) => Some((BoxState::Gone, "gone", "its guest was deleted outside bb-box".to_owned())),
         (BoxState::Ready, Some(Power::Stopped)) => {
             let words = seen.cause.as_ref().map_or("it stopped by itself", |c| c.words.as_str());

@@ -221,6 +221,14 @@ async fn switch(world: &World, id: &BoxId, to: Power) -> Result<()> {
     }
 }
 
+/// Whether a person's turn was refused, or taken back, with nothing done. A start that was tried and failed tells of a
+/// box that does not run any more; and of what bb-box began by itself only the record tells.
+fn changed_nothing(args: &Switching, ended: &Ended, state: BoxState) -> bool {
+    let Some(error) = &ended.error else { return false };
+    let runs_or_failed = state == BoxState::Ready || error.kind() == ErrorKind::Failed;
+    error.effect_of() == Effect::None && !args.again && !(ended.kind == START && runs_or_failed)
+}
+
 /// A turn that did not come to its end gives the box its state back; the sweep looks again.
 pub(super) fn ended(world: &World, tx: &Connection, ended: &Ended) -> Result<()> {
     let args: Switching = super::args(ended)?;
@@ -231,6 +239,9 @@ pub(super) fn ended(world: &World, tx: &Connection, ended: &Ended) -> Result<()>
         r.turn_back();
         if says_gone(error) {
             r.settle(BoxState::Gone);
+        } else if changed_nothing(&args, ended, r.state) {
+            // Whoever asked was told; with the box nothing is wrong that was not before.
+            return;
         } else if ended.kind == START && r.state == BoxState::Ready && words.is_some() {
             // It runs and does not answer: it is asked again by itself.
             let words = words.clone().unwrap_or_default();

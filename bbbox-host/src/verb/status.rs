@@ -1,6 +1,6 @@
 //! `bbbox status`: one box as it is now.
 
-use bbbox::{boxes::Status as Now, record::BoxState};
+use bbbox::{boxes::Status as Now, guest::Power, record::BoxState};
 use clap::Args;
 use jiff::Timestamp;
 
@@ -37,6 +37,13 @@ fn is_missing(now: &Now) -> bool {
     asked && now.power.is_none() && now.operations.is_empty()
 }
 
+fn power(power: Power) -> String {
+    match power {
+        Power::Paused => format!("{power}: it answers nothing until its provider is told to let it go on"),
+        power => power.to_string(),
+    }
+}
+
 fn told(now: &Now) -> String {
     let record = &now.record;
     let mut rows: Vec<(&str, String)> = vec![
@@ -52,7 +59,7 @@ fn told(now: &Now) -> String {
     for why in &record.passed_over {
         add("passed over", Some(why.clone()));
     }
-    add("power", now.power.map(|power| power.to_string()));
+    add("power", now.power.map(power));
     add("not known", now.power_trouble.clone());
     if is_missing(now) {
         let name = &record.name;

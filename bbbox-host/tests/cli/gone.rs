@@ -87,3 +87,17 @@ fn a_refused_resize_is_told_to_whoever_asked_and_is_no_trouble_of_the_box() {
     let status = folder.json(&["status", "dev"]);
     assert!(status["trouble"].is_null(), "{status}");
 }
+
+#[test]
+fn a_refused_start_is_told_to_whoever_asked_and_is_no_trouble_of_the_box() {
+    let folder = Folder::new();
+    let document = r#"{"revision": 0, "backends": [{"id": "local", "type": "local", "memory": "3 GiB"}]}"#;
+    assert_eq!(folder.feed(&["config", "apply", "-"], document.as_bytes()).code, 0);
+    folder.ok(&["acquire", "linux", "--name", "one", "--size", "small"]);
+    folder.ok(&["stop", "one"]);
+    folder.ok(&["acquire", "linux", "--name", "two", "--size", "small"]);
+    assert_eq!(folder.call(&["start", "one"]).code, 4, "there is no room for both");
+    let status = folder.json(&["status", "one"]);
+    assert!(status["trouble"].is_null() && status["state"] == "stopped", "{status}");
+    assert!(folder.ok(&["log", "one"]).contains("start-failed"), "its history tells of it");
+}
