@@ -204,6 +204,15 @@ impl Error {
         }
         text
     }
+
+    /// The chain and, in brackets, what to do about it: how an error stands in a list, where it has one line.
+    #[must_use]
+    pub fn in_a_line(&self) -> String {
+        match self.how_to_fix() {
+            Some(fix) => format!("{} ({fix})", self.chain()),
+            None => self.chain(),
+        }
+    }
 }
 
 impl fmt::Display for Error {
@@ -288,6 +297,13 @@ mod tests {
         let back: Error = serde_json::from_str(&text).unwrap();
         assert_eq!(format!("{back:?}"), format!("{error:?}"));
         assert_eq!(back.how_to_fix(), error.how_to_fix());
+    }
+
+    #[test]
+    fn in_a_line_stand_what_why_and_what_to_do() {
+        let error = Error::unavailable("no answer").because_of("refused");
+        assert_eq!(error.in_a_line(), "no answer: refused");
+        assert_eq!(error.fix("start it").in_a_line(), "no answer: refused (start it)");
     }
 
     #[test]

@@ -303,10 +303,9 @@ pub(crate) struct PassedOver {
     pub(crate) words: String,
 }
 
-/// A backend's error in a joined refusal: with what to do about it, as the refusal's own advice is for all of them.
-fn told(id: &BackendId, error: &Error) -> String {
-    let fix = error.how_to_fix().map(|fix| format!(" ({fix})")).unwrap_or_default();
-    format!("{id}: {}{fix}", error.chain())
+/// A backend's error where several are told: with what to do about it, as other advice is for all of them.
+pub(crate) fn told(id: &BackendId, error: &Error) -> String {
+    format!("{id}: {}", error.in_a_line())
 }
 
 /// What `entry` says to `ask`, at the latest after [`ANSWER`].

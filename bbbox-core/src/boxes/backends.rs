@@ -38,7 +38,7 @@ pub(super) fn view(shared: &Shared) -> Vec<BackendView> {
         id: id.clone(),
         on: false,
         place: None,
-        trouble: Some(error.chain()),
+        trouble: Some(error.in_a_line()),
     });
     built.chain(broken).collect()
 }

@@ -75,7 +75,7 @@ impl BoxHandle {
             };
             match asked {
                 Ok(now) => power = now,
-                Err(error) => power_trouble = Some(error.chain()),
+                Err(error) => power_trouble = Some(error.in_a_line()),
             }
         }
         let operations = shared.journal.live(&self.id)?;

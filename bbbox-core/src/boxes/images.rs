@@ -9,7 +9,7 @@ use crate::{
     error::Result,
     id::{BackendId, KindId, OperationId},
     life,
-    registry::{ANSWER, within},
+    registry::{ANSWER, told, within},
 };
 
 /// One backend's image of a kind.
@@ -23,7 +23,7 @@ pub struct BackendImage {
 }
 
 impl Boxes {
-    /// Every image that a backend builds itself, and the words of backends that did not answer.
+    /// Every image that a backend builds itself, and the words of backends that did not answer or cannot be used.
     pub async fn images(&self) -> (Vec<BackendImage>, Vec<String>) {
         let (mut images, mut troubles) = (Vec::new(), Vec::new());
         let (registry, env) = (self.shared.world.registry(), &*self.shared.world.env);
@@ -38,9 +38,10 @@ impl Boxes {
                         list.into_iter().map(|image| BackendImage { backend: backend.clone(), image }),
                     );
                 }
-                Err(error) => troubles.push(format!("{backend}: {}", error.chain())),
+                Err(error) => troubles.push(told(backend, &error)),
             }
         }
+        troubles.extend(registry.broken().iter().map(|(id, error)| told(id, error)));
         (images, troubles)
     }
 

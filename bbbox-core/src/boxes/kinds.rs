@@ -10,7 +10,7 @@ use crate::{
     backend::Offer,
     id::BackendId,
     kind::{Capabilities, Feature, Kind, STANDARD, disagreements},
-    registry::{ANSWER, Entry, within},
+    registry::{ANSWER, Entry, told, within},
     size::Sizes,
 };
 
@@ -71,10 +71,10 @@ pub(super) async fn view(shared: &Shared) -> Kinds {
             Ok(offers) => {
                 offered.extend(offers.into_iter().map(|offer| (entry, offer)));
             }
-            Err(error) => troubles.push(format!("{}: {}", entry.backend.id(), error.chain())),
+            Err(error) => troubles.push(told(entry.backend.id(), &error)),
         }
     }
-    troubles.extend(registry.broken().iter().map(|(id, error)| format!("{id}: {}", error.chain())));
+    troubles.extend(registry.broken().iter().map(|(id, error)| told(id, error)));
     let document = shared.settings.document();
     let views = STANDARD.iter().filter_map(|kind| {
         let mut mine: Vec<_> = offered.iter().filter(|(_, o)| o.kind.as_str() == kind.name).collect();

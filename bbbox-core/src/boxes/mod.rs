@@ -277,6 +277,16 @@ impl Boxes {
         sweep::run(&self.shared.world, &self.shared.journal).await
     }
 
+    /// As [`Self::sweep`], and tells `told` whom it waits for, such as `one, two`, each time that changes.
+    ///
+    /// # Errors
+    /// As [`Self::sweep`].
+    pub async fn sweep_telling(&self, told: &(dyn Fn(&str) + Send + Sync)) -> Result<Report> {
+        self.person_only("sweeps")?;
+        self.may_change()?;
+        sweep::run_telling(&self.shared.world, &self.shared.journal, told).await
+    }
+
     /// As [`Self::sweep`], for a program that is called now and then and has no upkeep in the background: where such a
     /// sweep was begun within the last three minutes, nothing is done. It takes `limit` at most.
     ///

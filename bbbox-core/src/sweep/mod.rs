@@ -6,9 +6,11 @@
 
 mod plan;
 mod probe;
+mod waits;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
     time::Duration,
 };
@@ -34,6 +36,7 @@ use crate::{
     world::World,
 };
 use plan::{Action, Inventory};
+use waits::{Told, Waits};
 
 /// How often a sweep runs by itself.
 pub const EVERY: Duration = Duration::from_secs(180);
@@ -53,7 +56,7 @@ pub struct Report {
     /// Guests without a record that it left as they are, and why, a line each.
     #[serde(default)]
     pub kept: Vec<String>,
-    /// What it could not do or could not see, and why, a line each.
+    /// What it could not do or could not see, why, and what to do about it, a line each.
     pub troubles: Vec<String>,
 }
 
@@ -70,15 +73,34 @@ impl Report {
     }
 }
 
+/// A line of trouble: what could not be done or seen, why, and what to do about it.
+fn trouble(what: impl fmt::Display, error: &Error) -> String {
+    match error.how_to_fix() {
+        Some(_) => format!("{what}: {}", error.in_a_line()),
+        None => format!("{what}: {} (mend what it names, then `bbbox sweep`)", error.chain()),
+    }
+}
+
 /// Runs one sweep and waits for what it began.
 pub(crate) async fn run(world: &Arc<World>, journal: &Arc<Journal>) -> Result<Report> {
+    run_telling(world, journal, &|_| {}).await
+}
+
+/// As [`run`], and tells whom it waits for.
+pub(crate) async fn run_telling(
+    world: &Arc<World>,
+    journal: &Arc<Journal>,
+    told: Told<'_>,
+) -> Result<Report> {
     let mut report = Report::default();
-    let inventory = survey(world, journal, &mut report).await?;
+    let waits = Waits::new(told);
+    let inventory = survey(world, journal, &waits, &mut report).await?;
     let plan = plan::plan(&inventory);
     report.kept = plan.kept;
+    let waits = &waits;
     let acts = stream::iter(plan.actions).map(|action| async move {
-        let done = act(world, journal, &action).await;
-        done.map_err(|error| format!("{action}: {}", error.chain()))
+        let done = waits.on(action.to_string(), act(world, journal, &action)).await;
+        done.map_err(|error| trouble(action, &error))
     });
     for done in acts.buffer_unordered(AT_A_TIME).collect::<Vec<_>>().await {
         match done {
@@ -88,9 +110,14 @@ pub(crate) async fn run(world: &Arc<World>, journal: &Arc<Journal>) -> Result<Re
     }
     for entry in world.registry().entries() {
         if let Some(upkeep) = entry.backend.upkeep()
-            && let Err(error) = within(&*world.env, OPERATION, upkeep.maintain(&world.install())).await
+            && let Err(error) = waits
+                .on(
+                    entry.backend.id().to_string(),
+                    within(&*world.env, OPERATION, upkeep.maintain(&world.install())),
+                )
+                .await
         {
-            report.troubles.push(format!("upkeep of {}: {}", entry.backend.id(), error.chain()));
+            report.troubles.push(trouble(format!("upkeep of {}", entry.backend.id()), &error));
         }
     }
     // A week of ended operations is kept to look at.
@@ -127,28 +154,36 @@ pub(crate) async fn run_if_due(
 }
 
 /// Looks at everything, without effect.
-async fn survey(world: &Arc<World>, journal: &Arc<Journal>, report: &mut Report) -> Result<Inventory> {
+async fn survey(
+    world: &Arc<World>,
+    journal: &Arc<Journal>,
+    waits: &Waits<'_>,
+    report: &mut Report,
+) -> Result<Inventory> {
     let install = world.install();
     let registry = world.registry();
     for (id, error) in registry.broken() {
-        report.troubles.push(format!("backend {id}: {}", error.chain()));
+        report.troubles.push(trouble(format!("backend {id}"), error));
     }
     let (mut held, mut offers) = (BTreeMap::new(), BTreeMap::new());
     let listings = stream::iter(registry.entries().cloned()).map(|entry| {
         let install = install.clone();
         async move {
-            let listing = within(&*world.env, ANSWER, entry.backend.held(&install)).await;
-            (entry.backend.id().clone(), listing, within(&*world.env, ANSWER, entry.backend.offers()).await)
+            let id = entry.backend.id();
+            let listing =
+                waits.on(id.to_string(), within(&*world.env, ANSWER, entry.backend.held(&install))).await;
+            let offered = waits.on(id.to_string(), within(&*world.env, ANSWER, entry.backend.offers())).await;
+            (id.clone(), listing, offered)
         }
     });
     for (id, listing, offered) in listings.buffer_unordered(AT_A_TIME).collect::<Vec<_>>().await {
         match listing {
             Ok(guests) => drop(held.insert(id.clone(), guests)),
-            Err(error) => report.troubles.push(format!("guests of {id}: {}", error.chain())),
+            Err(error) => report.troubles.push(trouble(format!("guests of {id}"), &error)),
         }
         match offered {
             Ok(offered) => drop(offers.insert(id, offered)),
-            Err(error) => report.troubles.push(format!("offers of {id}: {}", error.chain())),
+            Err(error) => report.troubles.push(trouble(format!("offers of {id}"), &error)),
         }
     }
     // The records are read after the listings: a guest that was just claimed has its record by now.
@@ -160,10 +195,11 @@ async fn survey(world: &Arc<World>, journal: &Arc<Journal>, report: &mut Report)
     for id in ids.collect::<BTreeSet<BoxId>>() {
         for operation in journal.live(&id)? {
             if operation.state == State::Suspended {
-                report.troubles.push(format!(
-                    "box {id}: its {} ({}) stands still, and nothing else is done to it until that ends",
-                    operation.kind.replace('-', " "),
-                    operation.id
+                let why = operation.error.unwrap_or_else(|| Error::failed("why is not recorded"));
+                let what = operation.kind.replace('-', " ");
+                report.troubles.push(trouble(
+                    format!("box {id}: nothing else is done to it until its {what} ends"),
+                    &why,
                 ));
             }
             if operation.state == State::Unknown { &mut unknown } else { &mut busy }.insert(id.clone());
@@ -173,24 +209,31 @@ async fn survey(world: &Arc<World>, journal: &Arc<Journal>, report: &mut Report)
         }
     }
     let powers =
-        powers(world, records.iter().filter(|r| !busy.contains(&r.id)).cloned().collect(), report).await;
+        powers(world, waits, records.iter().filter(|r| !busy.contains(&r.id)).cloned().collect(), report)
+            .await;
     let owners = held.values().flatten().filter_map(|h| h.owner.thread.clone());
     let threads = records.iter().filter_map(|r| r.thread.clone()).chain(owners).collect();
-    let threads = threads_of(world, threads, report).await;
+    let threads = threads_of(world, waits, threads, report).await;
     let as_offered = BTreeSet::new();
     let now = world.env.now();
     let mut inventory =
         Inventory { now, records, held, offers, busy, unknown, given_up, powers, as_offered, threads };
     let differing = inventory.records.iter().filter(|record| inventory.differing(record).is_some());
-    inventory.as_offered = as_offered_now(world, differing.cloned().collect(), report).await;
+    inventory.as_offered = as_offered_now(world, waits, differing.cloned().collect(), report).await;
     Ok(inventory)
 }
 
 /// Those of `records` whose guest comes from what its kind is offered from now.
-async fn as_offered_now(world: &Arc<World>, records: Vec<BoxRecord>, report: &mut Report) -> BTreeSet<BoxId> {
+async fn as_offered_now(
+    world: &Arc<World>,
+    waits: &Waits<'_>,
+    records: Vec<BoxRecord>,
+    report: &mut Report,
+) -> BTreeSet<BoxId> {
     let asked = stream::iter(records).map(|record| async move {
         let (guest, backend) = (record.guest.as_ref()?, world.backend_of(&record).ok()?);
-        let answer = within(&*world.env, ANSWER, backend.as_offered(guest)).await;
+        let answer =
+            waits.on(backend.id().to_string(), within(&*world.env, ANSWER, backend.as_offered(guest))).await;
         Some((record, answer))
     });
     let mut found = BTreeSet::new();
@@ -201,7 +244,7 @@ async fn as_offered_now(world: &Arc<World>, records: Vec<BoxRecord>, report: &mu
             Ok(Some(false) | None) => {}
             // What is gone is the check's to find.
             Err(error) if error.kind() == ErrorKind::Gone => {}
-            Err(error) => report.troubles.push(format!("what box {} can do: {}", record.name, error.chain())),
+            Err(error) => report.troubles.push(trouble(format!("what box {} can do", record.name), &error)),
         }
     }
     found
@@ -210,19 +253,22 @@ async fn as_offered_now(world: &Arc<World>, records: Vec<BoxRecord>, report: &mu
 /// What each record's backend says about its guest now.
 async fn powers(
     world: &Arc<World>,
+    waits: &Waits<'_>,
     records: Vec<BoxRecord>,
     report: &mut Report,
 ) -> BTreeMap<BoxId, Option<Power>> {
     let asked = stream::iter(records).map(|record| async move {
         // A record without a guest, or without a backend that is configured, has nobody to ask.
         let (guest, backend) = (record.guest.as_ref()?, world.backend_of(&record).ok()?);
-        Some((record.id.clone(), within(&*world.env, ANSWER, backend.power(guest)).await))
+        let power =
+            waits.on(backend.id().to_string(), within(&*world.env, ANSWER, backend.power(guest))).await;
+        Some((record.id.clone(), power))
     });
     let mut powers = BTreeMap::new();
     for (id, power) in asked.buffer_unordered(AT_A_TIME).collect::<Vec<_>>().await.into_iter().flatten() {
         match power {
             Ok(power) => drop(powers.insert(id, power)),
-            Err(error) => report.troubles.push(format!("power of box {id}: {}", error.chain())),
+            Err(error) => report.troubles.push(trouble(format!("power of box {id}"), &error)),
         }
     }
     powers
@@ -231,18 +277,20 @@ async fn powers(
 /// How each thread stands, where the embedder says so now.
 async fn threads_of(
     world: &World,
+    waits: &Waits<'_>,
     ids: BTreeSet<ThreadId>,
     report: &mut Report,
 ) -> BTreeMap<ThreadId, ThreadState> {
     let asked = stream::iter(ids).map(|id| async move {
-        let state = within(&*world.env, ANSWER, world.embedder.thread(&id)).await;
+        let asked = within(&*world.env, ANSWER, world.embedder.thread(&id));
+        let state = waits.on(format!("thread {id}"), asked).await;
         (id, state)
     });
     let mut threads = BTreeMap::new();
     for (id, state) in asked.buffer_unordered(AT_A_TIME).collect::<Vec<_>>().await {
         match state {
             Ok(state) => drop(threads.insert(id, state)),
-            Err(error) => report.troubles.push(format!("thread {id}: {}", error.chain())),
+            Err(error) => report.troubles.push(trouble(format!("thread {id}"), &error)),
         }
     }
     threads

@@ -14,7 +14,7 @@ use crate::{
     cli::Common,
     fault::Fault,
     folder,
-    printer::{Printer, lines, table},
+    printer::{Printer, table},
     progress::{Progress, settle},
     words,
 };
@@ -57,35 +57,31 @@ fn list(common: &Common, printer: Printer) -> Result<u8, Fault> {
         let boxes = folder::reading(common)?;
         let progress = Progress::new(printer, "asking the backends");
         let (images, troubles) = progress.during(boxes.images()).await;
-        printer.answer(&json!({ "images": images, "troubles": troubles }), || told(&images, &troubles))?;
+        troubles.iter().for_each(|trouble| printer.warn(trouble));
+        printer.answer(&json!({ "images": images, "warnings": troubles }), || told(&images))?;
         Ok(0)
     })
 }
 
-fn told(images: &[BackendImage], troubles: &[String]) -> String {
-    let mut text = if images.is_empty() {
-        "No backend that answers builds images".to_owned()
-    } else {
-        let now = Timestamp::now();
-        table(
-            ["KIND", "BACKEND", "IMAGE", "BUILT", "SIZE", "DUE"],
-            images.iter().map(|on| {
-                let build = on.image.build.as_ref();
-                [
-                    on.image.kind.to_string(),
-                    on.backend.to_string(),
-                    on.image.name.clone(),
-                    build.map_or_else(|| "-".to_owned(), |build| words::ago(build.made, now)),
-                    build.and_then(|build| build.bytes).map_or_else(|| "-".to_owned(), words::bytes),
-                    on.image.due.clone().unwrap_or_default(),
-                ]
-            }),
-        )
-    };
-    for trouble in troubles {
-        text.push_str(&format!("\nDoes not answer: {}", lines(trouble)));
+fn told(images: &[BackendImage]) -> String {
+    if images.is_empty() {
+        return "No backend that answers builds images".to_owned();
     }
-    text
+    let now = Timestamp::now();
+    table(
+        ["KIND", "BACKEND", "IMAGE", "BUILT", "SIZE", "DUE"],
+        images.iter().map(|on| {
+            let build = on.image.build.as_ref();
+            [
+                on.image.kind.to_string(),
+                on.backend.to_string(),
+                on.image.name.clone(),
+                build.map_or_else(|| "-".to_owned(), |build| words::ago(build.made, now)),
+                build.and_then(|build| build.bytes).map_or_else(|| "-".to_owned(), words::bytes),
+                on.image.due.clone().unwrap_or_default(),
+            ]
+        }),
+    )
 }
 
 fn build(kind: &str, on: Option<BackendId>, common: &Common, printer: Printer) -> Result<u8, Fault> {

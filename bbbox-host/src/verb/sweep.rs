@@ -29,7 +29,8 @@ impl Sweep {
             let progress = Progress::new(printer, "finishing what was begun");
             let finished = progress.during(finish(boxes)).await?;
             let progress = Progress::new(printer, "looking at every guest");
-            let mut report = progress.during(boxes.sweep()).await?;
+            let waits = |whom: &str| progress.say(&format!("looking at every guest: {whom}"), None);
+            let mut report = progress.during(boxes.sweep_telling(&waits)).await?;
             report.done.splice(0..0, finished);
             report.troubles.extend(standing(boxes)?);
             printer.answer(&report, || told(&report))?;

@@ -89,3 +89,22 @@ fn a_name_that_is_not_there_is_answered_with_those_that_are() {
     let said = folder.call(&["acquire", "linx"]);
     assert!(said.err.starts_with("error: there is no kind \"linx\"; did you mean linux?"), "{said:?}");
 }
+
+#[test]
+fn a_backend_that_cannot_be_used_is_told_wherever_backends_are_asked() {
+    let folder = Folder::new();
+    let why = "set DOCKER_HOST to unix:///path";
+    let said = with_docker_host(&folder, "ssh://host", &["image", "list"]);
+    assert!(
+        said.code == 0 && said.err.starts_with("warning: docker: ") && said.err.contains(why),
+        "{said:?}"
+    );
+    let said = with_docker_host(&folder, "ssh://host", &["image", "--json", "list"]);
+    let told: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert!(told["warnings"][0].as_str().is_some_and(|words| words.contains(why)), "{told}");
+    let said = with_docker_host(&folder, "ssh://host", &["kinds"]);
+    assert!(said.out.contains("\nDoes not answer: docker: ") && said.out.contains(why), "{said:?}");
+    let said = with_docker_host(&folder, "ssh://host", &["sweep"]);
+    assert!(said.code == 1 && said.out.starts_with("trouble: backend docker: "), "{said:?}");
+    assert!(said.out.contains(why), "{said:?}");
+}
