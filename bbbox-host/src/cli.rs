@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    fault::{EXIT_CODES, Ended, RUN_FAILED},
+    fault::{EXIT_CODES, Ended, Fault, RUN_FAILED},
     printer::Printer,
     verb,
 };
@@ -93,7 +93,16 @@ impl Verb {
 /// Ends a call whose arguments cannot be read, or that asked for help: in JSON where that was asked for, too.
 pub(crate) fn refuse(told: &clap::Error) -> ExitCode {
     if !told.use_stderr() {
-        told.exit();
+        let printer = Printer::new(false);
+        // What is buffered still is written with nothing more.
+        let printed = told.print().map_err(Fault::stdout).and_then(|()| printer.data(&[]));
+        return match printed {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(fault) => {
+                printer.fault(&fault);
+                ExitCode::from(fault.exit_code())
+            }
+        };
     }
     let said: Vec<_> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
     if said.iter().any(|word| word == "--json") {

@@ -1,11 +1,12 @@
 //! `bbbox completions`: for a shell.
 
+use bbbox::Error;
 use clap::{Args, CommandFactory};
 use clap_complete::{Shell, generate};
 
 use crate::{cli::Cli, fault::Fault, printer::Printer};
 
-/// Print completions for a shell
+/// Print completions for a shell; they have no JSON form
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  bbbox completions bash > ~/.local/share/bash-completion/completions/bbbox"
@@ -17,6 +18,11 @@ pub(crate) struct Completions {
 
 impl Completions {
     pub(crate) fn run(self, printer: Printer) -> Result<u8, Fault> {
+        if printer.json() {
+            return Err(Error::invalid("completions are a shell's own text and have no JSON form")
+                .fix("leave --json out")
+                .into());
+        }
         let mut text = Vec::new();
         generate(self.shell, &mut Cli::command(), "bbbox", &mut text);
         printer.data(&text)?;

@@ -83,7 +83,7 @@ struct Read {
 struct Wait {
     #[command(flatten)]
     one: One,
-    /// For so many seconds at most
+    /// For so many seconds at most, up to 2000000; 0 only looks
     #[arg(long, value_name = "SECONDS", default_value_t = 270, value_parser = clap::value_parser!(u64).range(..=2_000_000))]
     wait: u64,
 }

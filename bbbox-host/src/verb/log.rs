@@ -17,7 +17,7 @@ pub(crate) struct Log {
     /// The box, by name or ID; one that is released, by its ID; by its ID also for a day after it is gone
     #[arg(value_name = "BOX")]
     name: String,
-    /// How many of the newest events
+    /// How many of the newest events, 1 to 10000
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     last: u32,
 }

@@ -47,7 +47,8 @@ pub(crate) struct Run {
     /// Variables from a file: NAME=VALUE or NAME a line, # before a remark; --env goes before them
     #[arg(long, value_name = "FILE")]
     env_file: Vec<PathBuf>,
-    /// How many seconds to wait before it is left as a job [default: 270 with --json, else until it ends]
+    /// How many seconds to wait before it is left as a job, 1 to 2000000 [default: 270 with --json, else until it
+    /// ends]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=2_000_000))]
     wait: Option<u64>,
     /// Leave it as a job at once and print the job's ID; it reads no input

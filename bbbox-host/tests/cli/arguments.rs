@@ -64,3 +64,24 @@ fn every_verb_shows_an_example_and_takes_json() {
         }
     }
 }
+
+#[test]
+fn help_that_cannot_be_written_is_no_success() {
+    let folder = Folder::new();
+    for words in [&["--help"][..], &["--version"], &["run", "--help"]] {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let output = folder.command(words).stdout(full).output().unwrap();
+        let said = crate::Said::from(output);
+        assert_eq!(said.code, 1, "{words:?}: {said:?}");
+        assert!(said.err.starts_with("error: could not write to stdout"), "{words:?}: {said:?}");
+    }
+}
+
+#[test]
+fn completions_are_text_and_say_so() {
+    let folder = Folder::new();
+    assert!(folder.ok(&["completions", "bash"]).contains("bbbox"));
+    let said = folder.call(&["completions", "bash", "--json"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert_eq!(said.error()["fix"], "leave --json out");
+}
