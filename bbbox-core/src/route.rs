@@ -62,7 +62,9 @@ impl Route {
             Self::Stream(stream) => Ok(stream),
             Self::Tcp { host, port } => {
                 let stream = TcpStream::connect((host.as_str(), port)).await.map_err(|e| {
-                    Error::unavailable(format!("could not connect to port {port} of the box")).because(e)
+                    Error::unavailable(format!("could not connect to port {port} of the box"))
+                        .fix("check that something in the box listens there")
+                        .because(e)
                 })?;
                 stream
                     .set_nodelay(true)

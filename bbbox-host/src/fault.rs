@@ -78,7 +78,11 @@ impl Fault {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Self::Unread
         } else {
-            Error::failed("could not write to stdout").because(error).into()
+            let fix = match error.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space where it goes",
+                _ => "check where it goes",
+            };
+            Error::failed("could not write to stdout").fix(fix).because(error).into()
         }
     }
 
@@ -90,12 +94,15 @@ impl Fault {
     /// A fault of reading or writing the file `path`.
     pub(crate) fn file(doing: &str, path: &str, error: io::Error) -> Self {
         let what = format!("could not {doing} {path}");
-        let kind = match error.kind() {
-            io::ErrorKind::NotFound => ErrorKind::Gone,
-            io::ErrorKind::PermissionDenied => ErrorKind::Denied,
-            _ => ErrorKind::Failed,
+        let made = match error.kind() {
+            io::ErrorKind::NotFound => Error::gone(what).fix("name a file that is there"),
+            io::ErrorKind::PermissionDenied => {
+                Error::new(ErrorKind::Denied, what).fix("make it one that you may use")
+            }
+            io::ErrorKind::IsADirectory => Error::failed(what).fix("name a file: this is a folder"),
+            _ => Error::failed(what),
         };
-        Error::new(kind, what).because(error).into()
+        made.because(error).into()
     }
 
     /// Whether an error comes of writing where nobody reads.

@@ -185,8 +185,9 @@ impl BoxHandle {
     pub fn begin_resize(&self, size: &SizeChoice) -> Result<OperationId> {
         self.may_change()?;
         let record = self.record()?;
-        let kind = standard(&record.kind)
-            .ok_or_else(|| Error::invalid(format!("there is no kind {}", record.kind)))?;
+        let kind = standard(&record.kind).ok_or_else(|| {
+            Error::invalid(format!("there is no kind {}", record.kind)).fix("use the bbbox that made the box")
+        })?;
         let mut size =
             self.boxes.shared.settings.document().sizes(&record.kind).resolve(Some(size), kind.os)?;
         size.disk_mib = size.disk_mib.or(record.size.disk_mib);

@@ -101,8 +101,9 @@ pub(super) struct Resolved {
 pub(super) fn resolve(boxes: &Boxes, acquire: Acquire, said: &Said) -> Result<Resolved> {
     let world = &boxes.shared.world;
     let wanted = Wanted::parse(&acquire.kind)?;
-    let kind =
-        standard(&wanted.kind).ok_or_else(|| Error::invalid(format!("there is no kind {}", wanted.kind)))?;
+    let kind = standard(&wanted.kind).ok_or_else(|| {
+        Error::invalid(format!("there is no kind {}", wanted.kind)).fix("see `bbbox kinds`")
+    })?;
     let document = boxes.shared.settings.document();
     if !document.kind_on(&wanted.kind) {
         return Err(Error::refused(format!("the kind {} is switched off", wanted.kind))

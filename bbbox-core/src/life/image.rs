@@ -62,7 +62,8 @@ async fn build(cx: Context, world: Arc<World>, args: Build) -> Result<Image, Hal
         .run(async |at| {
             let backend = world.registry().backend(&args.backend)?;
             let Some(images) = backend.images() else {
-                return Err(Error::refused(format!("the backend {} builds no images", args.backend)));
+                return Err(Error::refused(format!("the backend {} builds no images", args.backend))
+                    .fix("see which do: `bbbox image list`"));
             };
             images.build(&args.kind, &at.cancel_token(), &Told(at)).await
         })

@@ -11,10 +11,11 @@ use std::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::{
+    fault::{lost, no_such},
     job::{JobSpec, Stream},
     message::{Output, State, Status},
     posix,
-    session::{Session, lost, no_such},
+    session::Session,
 };
 use crate::{
     error::{Error, Result},

@@ -168,7 +168,8 @@ impl Order {
 
     fn script(&mut self, script: &[u8]) -> Result<()> {
         if script.contains(&0) {
-            return Err(Error::invalid("a script cannot hold a NUL byte"));
+            return Err(Error::invalid("a script cannot hold a NUL byte")
+                .fix("copy it into the box as a file and run that"));
         }
         if script.len() > LONGEST_SCRIPT {
             return Err(Error::invalid(format!("a script of {} bytes is too long", script.len()))

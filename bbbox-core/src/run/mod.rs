@@ -9,6 +9,7 @@ pub mod posix;
 pub mod powershell;
 
 mod copy;
+mod fault;
 mod follow;
 mod job;
 mod message;

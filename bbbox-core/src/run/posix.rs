@@ -28,7 +28,10 @@ fn put(text: &mut Vec<u8>, word: &[u8], newline: &[u8]) -> Result<()> {
     text.push(b'\'');
     for &byte in word {
         match byte {
-            0 => return Err(Error::invalid("a command's words cannot hold a NUL byte")),
+            0 => {
+                return Err(Error::invalid("a command's words cannot hold a NUL byte")
+                    .fix("pass it through the command's input or a file"));
+            }
             b'\'' => text.extend_from_slice(b"'\\''"),
             b'\n' => text.extend_from_slice(newline),
             _ => text.push(byte),

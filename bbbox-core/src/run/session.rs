@@ -6,6 +6,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
+    fault::{lost, no_such, refused, silent, unknown},
     job::{Ended, JobSpec, JobState, KEPT, Kept, Order, RunResult, Signal, Signalled, Stream},
     message::{Killed, Output, Refusal, State, Status},
     runner::{Lost, Outcome, Runner},
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::{
     env::Env,
-    error::{Effect, Error, ErrorKind, Result},
+    error::{Error, ErrorKind, Result},
     id::JobId,
     transport::Transport,
 };
@@ -191,7 +192,9 @@ impl Session {
     /// `Gone` when the box has no such job, `Unavailable`.
     pub async fn signal(&self, job: &JobId, signal: Signal) -> Result<Signalled> {
         if self.job(job).await? == JobState::Starting {
-            return Err(Error::unavailable("the job has no process yet").at("job", job));
+            return Err(Error::unavailable("the job has no process yet")
+                .fix("try again in a moment")
+                .at("job", job));
         }
         let kill = self.ask(|runner| async move { runner.kill(job, signal).await });
         let done = self.contact(kill).await?;
@@ -458,42 +461,4 @@ fn seen(state: State) -> Option<JobState> {
         State::New => Some(JobState::Starting),
         State::None => None,
     }
-}
-
-pub(super) fn no_such(job: &JobId) -> Error {
-    Error::gone("the box has no such job").at("job", job).fix("see those it keeps: `bbbox job list BOX`")
-}
-
-pub(super) fn lost(job: &JobId) -> Error {
-    Error::failed("the job runs no more, and how it ended was not recorded")
-        .effect(Effect::Unknown)
-        .fix("read what it wrote; the box may have been restarted")
-        .at("job", job)
-}
-
-fn silent() -> Error {
-    Error::unavailable("contact with the box is lost each time it is made")
-}
-
-fn unknown(job: &JobId, source: Option<Error>) -> Error {
-    let error = Error::unavailable("contact with the box was lost, and what became of the job is not known")
-        .effect(Effect::Unknown)
-        .fix("ask for the job by its ID when the box answers again")
-        .at("job", job);
-    match source {
-        Some(source) => error.because(source),
-        None => error,
-    }
-}
-
-fn refused(job: &JobId, why: Refusal) -> Error {
-    let error = match why {
-        Refusal::Full => {
-            Error::failed("the box's disk has no room for a job").fix("free some space in the box")
-        }
-        Refusal::NoDirectory => Error::failed("the job's directory could not be made in the box"),
-        Refusal::NoPipe => Error::failed("the job's stdin could not be made in the box"),
-        Refusal::Exists => Error::failed("the box has a job of this ID already"),
-    };
-    error.at("job", job)
 }

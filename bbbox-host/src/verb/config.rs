@@ -114,7 +114,8 @@ fn shown(stored: &Stored, draft: &Draft, backends: &[BackendView]) -> String {
 
 fn read(file: &Path) -> Result<Draft, Fault> {
     let name = file_name(file);
-    let text = String::from_utf8(read_bytes(file)?)
-        .map_err(|error| bbbox::Error::invalid(format!("{name} is not UTF-8")).because(error))?;
+    let text = String::from_utf8(read_bytes(file)?).map_err(|error| {
+        bbbox::Error::invalid(format!("{name} is not UTF-8")).fix("save it as UTF-8").because(error)
+    })?;
     check_text(&text, &bbbox::drivers()).map_err(|problems| Fault::Problems { source: name, problems })
 }

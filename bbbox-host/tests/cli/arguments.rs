@@ -85,3 +85,36 @@ fn completions_are_text_and_say_so() {
     assert_eq!(said.code, 2, "{said:?}");
     assert_eq!(said.error()["fix"], "leave --json out");
 }
+
+#[test]
+fn an_error_of_what_was_named_says_what_to_do() {
+    let folder = Folder::with_box();
+    let here = tempfile::tempdir().unwrap();
+    let path = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
+    std::fs::create_dir(path("folder")).unwrap();
+    std::fs::write(path("file"), b"\xff").unwrap();
+    folder.ok(&["run", "dev", "--", "mkdir", "-p", "made/file"]);
+    let (no, dir, file) = (path("no"), path("folder"), path("file"));
+    let there = path("no/such/place");
+    let calls: [&[&str]; 13] = [
+        &["config", "check", &no],
+        &["config", "check", &dir],
+        &["config", "check", &file],
+        &["run", "dev", "--script", &no],
+        &["run", "dev", "--env-file", &no, "--", "true"],
+        &["copy", &no, "dev:x"],
+        &["copy", "/dev/null", "dev:x"],
+        &["copy", "dev:no", &dir],
+        &["copy", "dev:made", &file],
+        &["copy", "dev:made", &there],
+        &["image", "build", "linux", "--on", "local"],
+        &["job", "wait", "dev", "jb0123456789ab"],
+        &["status", "nobody"],
+    ];
+    let silent: Vec<_> = calls
+        .into_iter()
+        .map(|words| (words, folder.call(words)))
+        .filter(|(_, said)| said.code == 0 || !said.err.contains("\n  fix: "))
+        .collect();
+    assert!(silent.is_empty(), "no advice:\n{silent:#?}");
+}

@@ -34,9 +34,12 @@ impl From<Error> for Fault {
     }
 }
 
+/// What to do when contact was lost.
+const LOST: &str = "look how the box is (`bbbox status BOX`), then copy again";
+
 /// Contact broke, or it ended before it said what it should: why, its own words tell.
 pub(super) fn cut(error: std::io::Error) -> Fault {
-    Fault::There(Error::unavailable("contact with the box was lost").because(error))
+    Fault::There(Error::unavailable("contact with the box was lost").fix(LOST).because(error))
 }
 
 fn refused() -> Fault {
@@ -96,7 +99,9 @@ impl Guard {
                 return Err(Error::failed("the box sent a line that is too long").into());
             }
             let read = self.stdout.read_buf(&mut self.seen).await;
-            if read.map_err(|error| Error::unavailable("contact with the box was lost").because(error))? == 0
+            if read.map_err(|error| {
+                Error::unavailable("contact with the box was lost").fix(LOST).because(error)
+            })? == 0
             {
                 return Ok(None);
             }
@@ -260,12 +265,12 @@ impl Guard {
 fn said_by_the_box(code: u8, what: &str, said: String, words: String) -> Error {
     let is_barred = ["ermission denied", "can't cd to"].iter().any(|sign| said.contains(sign));
     match code {
-        3 => Error::gone(said),
+        3 => Error::gone(said).fix("see what is there: `bbbox run BOX -- ls`"),
         4 if is_barred => Error::refused(format!("could not {what}: the box's user may not go there"))
             .because_of(words)
             .fix(BARRED),
         _ if is_barred => Error::failed(format!("could not {what}: {said}")).because_of(words).fix(BARRED),
-        4 => Error::refused(said),
+        4 => Error::refused(said).fix("name another path, or move what is there away"),
         _ => Error::failed(format!("could not {what}: {said}")).because_of(words),
     }
 }
@@ -296,6 +301,9 @@ mod tests {
             assert!(error.how_to_fix().is_some_and(|fix| fix.contains("sudo")), "{error:?}");
         }
         let error = said_by_the_box(4, "copy x", "x is a directory".to_owned(), String::new());
-        assert_eq!((error.to_string().as_str(), error.how_to_fix()), ("x is a directory", None));
+        assert_eq!(
+            (error.to_string().as_str(), error.how_to_fix()),
+            ("x is a directory", Some("name another path, or move what is there away"))
+        );
     }
 }

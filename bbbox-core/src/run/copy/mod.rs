@@ -189,7 +189,8 @@ impl Session {
 
 fn plain(path: &[u8]) -> Result<&[u8]> {
     if path.is_empty() || path.contains(&0) {
-        return Err(Error::invalid("a path in a box is neither empty nor holds a NUL byte"));
+        return Err(Error::invalid("a path in a box is neither empty nor holds a NUL byte")
+            .fix("name a path from the box's home folder on, or an absolute one"));
     }
     Ok(path)
 }

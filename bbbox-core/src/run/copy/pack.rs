@@ -50,7 +50,8 @@ impl Tree {
             skipped: Vec::new(),
         };
         if !meta.is_dir() && !meta.is_file() {
-            return Err(Error::invalid(format!("{} is neither a file nor a directory", top.display())));
+            return Err(Error::invalid(format!("{} is neither a file nor a directory", top.display()))
+.fix("copy a file or a directory; pass what a pipe or a device gives through the input of `bbbox run BOX`"));
         }
         tree.add(PathBuf::new(), meta, None);
         let mut at = 0;
@@ -224,11 +225,16 @@ impl<R: Read> Read for Summed<R> {
 
 fn unread(path: &Path, error: io::Error) -> Error {
     let words = format!("{} could not be read", path.display());
-    let made =
-        if error.kind() == io::ErrorKind::NotFound { Error::gone(words) } else { Error::failed(words) };
+    let made = match error.kind() {
+        io::ErrorKind::NotFound => Error::gone(words).fix("name one that is there"),
+        io::ErrorKind::PermissionDenied => Error::failed(words).fix("make it readable for you"),
+        _ => Error::failed(words),
+    };
     made.because(error)
 }
 
 fn not_sent(error: io::Error) -> Error {
-    Error::unavailable("the copy was cut off").because(error)
+    Error::unavailable("the copy was cut off")
+        .fix("look how the box is (`bbbox status BOX`), then copy again")
+        .because(error)
 }

@@ -42,17 +42,21 @@ pub(super) struct Target {
     merge: bool,
 }
 
+/// What to do about something that stands where the copy goes.
+const IN_THE_WAY: &str = "name another path, or move what is there away";
+
 impl Target {
     /// Looks at what is there. `name` is the source's own: a file that is copied onto a directory goes into it.
     pub(super) fn look(path: &Path, name: &Path, is_dir: bool) -> Result<Self> {
         let there = fs::metadata(path).ok();
         let to_dir = there.as_ref().is_some_and(fs::Metadata::is_dir);
         if is_dir && there.is_some() && !to_dir {
-            return Err(Error::refused(format!("{} is there already and is no directory", path.display())));
+            return Err(Error::refused(format!("{} is there already and is no directory", path.display()))
+                .fix(IN_THE_WAY));
         }
         let path = if to_dir && !is_dir { path.join(name) } else { path.to_owned() };
         if !is_dir && path.is_dir() {
-            return Err(Error::refused(format!("{} is a directory", path.display())));
+            return Err(Error::refused(format!("{} is a directory", path.display())).fix(IN_THE_WAY));
         }
         Ok(Self { path, merge: is_dir && to_dir })
     }
@@ -270,7 +274,9 @@ impl Stage {
             )?;
             let (from, to) = (self.at(Path::new("")), &self.target.path);
             if self.is_dir && fs::symlink_metadata(to).is_ok() {
-                return Err(Error::refused(format!("{} came into being meanwhile", to.display())));
+                return Err(
+                    Error::refused(format!("{} came into being meanwhile", to.display())).fix("copy again")
+                );
             }
             fs::rename(from, to).map_err(|error| unwritten(to, error))?;
             return self.top_mode(to);
@@ -283,9 +289,14 @@ impl Stage {
                     return Err(Error::refused(format!(
                         "{} is a symbolic link, and a copy does not follow it",
                         to(path).display()
-                    )));
+                    ))
+                    .fix(IN_THE_WAY));
                 }
-                Ok(_) => return Err(Error::refused(format!("{} is no directory", to(path).display()))),
+                Ok(_) => {
+                    return Err(
+                        Error::refused(format!("{} is no directory", to(path).display())).fix(IN_THE_WAY)
+                    );
+                }
                 Err(_) => {}
             }
         }
@@ -360,5 +371,10 @@ fn broken(error: io::Error) -> Fault {
 }
 
 fn unwritten(path: &Path, error: io::Error) -> Error {
-    Error::failed(format!("{} could not be written", path.display())).because(error)
+    let fix = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space on its disk",
+        io::ErrorKind::NotFound => "make the folder that it goes into",
+        _ => "name a path that you may write to",
+    };
+    Error::failed(format!("{} could not be written", path.display())).fix(fix).because(error)
 }
