@@ -37,8 +37,8 @@ fn some_hundred_seeds_hold() {
 }
 
 #[test]
-fn fifteen_planted_faults_are_found_by_their_seeds() {
-    // That of the command `sim --planted all`, which looks for one; another way to make schedules has other seeds.
+fn every_planted_fault_is_found_by_its_seed() {
+    // `sim --planted all` looks for one; another way to make schedules has other seeds.
     let missed: Vec<_> = planted().iter().filter(|(_, fault, seed)| !finds(*fault, *seed)).collect();
-    assert!(planted().len() - missed.len() >= 15, "not found by their seeds: {missed:#?}");
+    assert!(missed.is_empty(), "not found by their seeds: {missed:#?}");
 }

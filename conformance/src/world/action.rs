@@ -113,6 +113,24 @@ pub(super) enum Action {
     Signal {
         slot: usize,
     },
+    /// Runs a script with its output passed through as it comes.
+    Stream {
+        slot: usize,
+        script: String,
+    },
+    /// Follows what the newest job of the slot says, from its beginning to its end.
+    Follow {
+        slot: usize,
+    },
+    /// Copies a directory of its own into the box.
+    CopyTreeIn {
+        slot: usize,
+        tag: u64,
+    },
+    /// Copies the directory that was copied in out again.
+    CopyTreeOut {
+        slot: usize,
+    },
     /// Copies a file of its own into the box.
     CopyIn {
         slot: usize,
@@ -198,6 +216,11 @@ pub(super) enum Action {
     },
     /// Every connection into boxes breaks.
     CutLines,
+    /// Two things at once, by one who does not wait for the first.
+    Both {
+        first: Box<Action>,
+        second: Box<Action>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -233,6 +256,10 @@ impl Action {
             Self::Wait { .. } => "wait",
             Self::Look { .. } => "look",
             Self::Signal { .. } => "signal",
+            Self::Stream { .. } => "stream",
+            Self::Follow { .. } => "follow",
+            Self::CopyTreeIn { .. } => "copy-tree-in",
+            Self::CopyTreeOut { .. } => "copy-tree-out",
             Self::CopyIn { .. } => "copy-in",
             Self::CopyOut { .. } => "copy-out",
             Self::Start { .. } => "start",
@@ -257,6 +284,7 @@ impl Action {
             Self::ThreadEnds { .. } => "thread-ends",
             Self::ThreadWorks { .. } => "thread-works",
             Self::CutLines => "cut-lines",
+            Self::Both { first, .. } => first.name(),
         }
     }
 
@@ -269,6 +297,10 @@ impl Action {
                 | Self::Wait { .. }
                 | Self::Look { .. }
                 | Self::Signal { .. }
+                | Self::Stream { .. }
+                | Self::Follow { .. }
+                | Self::CopyTreeIn { .. }
+                | Self::CopyTreeOut { .. }
                 | Self::CopyIn { .. }
                 | Self::CopyOut { .. }
         )

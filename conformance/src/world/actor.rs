@@ -13,9 +13,11 @@ use bbbox::{
     Error, Result,
     boxes::{Acquire, BoxHandle, Boxes},
     id::{BoxName, RequestId},
-    run::{JobSpec, Signal},
+    run::{JobSpec, Signal, Stream},
     size::{Size, SizeChoice},
 };
+
+use tokio::task::JoinSet;
 
 use super::{
     World,
@@ -32,6 +34,7 @@ use super::{
 const PATIENCE: Duration = Duration::from_secs(3 * 3600);
 
 /// One actor in one process.
+#[derive(Clone)]
 pub(super) struct Actor {
     pub(super) world: Arc<World>,
     pub(super) number: usize,
@@ -79,6 +82,20 @@ impl Actor {
     }
 
     async fn act(&self, action: &Action) {
+        let Action::Both { first, second } = action else { return self.act_once(action).await };
+        let mut both = JoinSet::new();
+        for action in [first, second] {
+            let (actor, action) = (self.clone(), action.clone());
+            both.spawn(async move { actor.act_once(&action).await });
+        }
+        while let Some(done) = both.join_next().await {
+            if let Err(error) = done {
+                self.world.with(|p| p.problem(format!("an action ended: {error}")));
+            }
+        }
+    }
+
+    async fn act_once(&self, action: &Action) {
         let who = format!("a{}", self.number);
         self.world.with(|p| {
             p.set_here(&format!("{} call", action.name()));
@@ -228,6 +245,17 @@ impl Actor {
                 });
                 Ok(Answer::Launched)
             }
+            Action::Stream { script, .. } => {
+                let (mut out, mut err) = (Vec::new(), Vec::new());
+                let spec = JobSpec::script(script.as_str());
+                let exit = handle.session()?.stream(&spec, None, &mut out, &mut err).await?;
+                Ok(Answer::Streamed(exit, out.into(), err.into()))
+            }
+            Action::CopyTreeIn { tag, .. } => copies::tree_in(&self.world, &handle, *tag).await,
+            Action::CopyTreeOut { slot } => {
+                let now = self.world.with(|p| p.now);
+                copies::tree_out(&self.world, &handle, *slot, now).await
+            }
             Action::CopyIn { to, tag, len, .. } => {
                 copies::copy_in(&self.world, &handle, to, (*tag, *len)).await
             }
@@ -235,7 +263,7 @@ impl Actor {
                 let now = self.world.with(|p| p.now);
                 copies::copy_out(&self.world, &handle, *slot, now).await
             }
-            Action::Wait { .. } | Action::Look { .. } | Action::Signal { .. } => {
+            Action::Wait { .. } | Action::Look { .. } | Action::Signal { .. } | Action::Follow { .. } => {
                 self.on_job(action, fate, &handle).await
             }
             _ => self.change(action, &handle).await.map(|()| Answer::Done),
@@ -251,6 +279,11 @@ impl Actor {
                 Ok(Answer::Waited(job.clone(), result))
             }
             Action::Look { .. } => Ok(Answer::Looked(job.clone(), session.job(&job.id).await?)),
+            Action::Follow { .. } => {
+                let mut out = Vec::new();
+                let until = session.follow(&job.id, Stream::Stdout, 0, &mut out).await?;
+                Ok(Answer::Followed(job.clone(), until, out.into()))
+            }
             _ => {
                 self.world.with(|p| {
                     let of_slot = p.fates.all.get_mut(&fate.slot);

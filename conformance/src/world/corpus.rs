@@ -16,6 +16,7 @@ macro_rules! run {
 /// What was found, and the run that found it.
 const RUNS: &[(&str, &str)] = &[
     run!("a-copy-into-a-box-that-is-stopped-under-it"),
+    run!("a-guest-that-was-found-has-its-own-size"),
     run!("a-late-guest-of-a-gone-box"),
     run!("a-request-that-comes-late-is-no-second-one"),
     run!("a-resize-that-is-done-after-it-failed"),

@@ -54,7 +54,7 @@ const OPERATIONS: &[(&str, &[(&str, Step)])] = &[
             ("unmake", Step::Outside),
             ("undo release-guest of unmake", Step::Undo),
             ("ready", Step::Outside),
-            ("publish", Step::Write),
+            ("publish", Step::Turns),
         ],
     ),
     (
@@ -89,6 +89,16 @@ pub(super) fn points() -> &'static [String] {
         points
     });
     &POINTS
+}
+
+/// The names of the operations.
+pub(super) fn operations() -> Vec<&'static str> {
+    OPERATIONS.iter().map(|(operation, _)| *operation).collect()
+}
+
+/// Every crash point of one operation.
+pub(super) fn points_of(operation: &str) -> Vec<&'static str> {
+    points().iter().map(String::as_str).filter(|at| at.split(' ').next() == Some(operation)).collect()
 }
 
 const READS: &[&str] = &["refused", "answer lost", "slow"];
@@ -144,8 +154,12 @@ const INSIDE: &[&str] = &[
     "wait call",
     "look call",
     "signal call",
+    "stream call",
+    "follow call",
     "copy-in call",
     "copy-out call",
+    "copy-tree-in call",
+    "copy-tree-out call",
 ];
 
 /// Who asks how a thread stands.

@@ -3,31 +3,33 @@
 use super::{
     action::{Action, Configured, Death, Hand, Schedule, Shape, Step, Weather},
     chance::Chance,
-    cover::points,
+    cover::{points, points_of},
+    lead::{both, lead},
+    verdict::slot_of,
 };
 
 /// How many actors there are; each is of one install and either the person or an agent.
 pub(super) const ACTORS: usize = 4;
 
 /// Draws from one stream.
-struct Draw(Chance);
+pub(super) struct Draw(Chance);
 
 impl Draw {
-    fn to(&mut self, most: u64) -> u64 {
+    pub(super) fn to(&mut self, most: u64) -> u64 {
         self.0.draw("schedule").0 % most
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub(super) fn one_in(&mut self, n: u64) -> bool {
         self.to(n) == 0
     }
 
-    fn pick<T, const N: usize>(&mut self, all: [T; N]) -> T {
+    pub(super) fn pick<T, const N: usize>(&mut self, all: [T; N]) -> T {
         let n = usize::try_from(self.to(N as u64)).unwrap_or(0);
         let mut all = all.into_iter();
         all.nth(n).unwrap_or_else(|| unreachable!("{n} is below {N}"))
     }
 
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+    pub(super) fn of<T: Copy>(&mut self, all: &[T]) -> T {
         let n = usize::try_from(self.to(all.len() as u64)).unwrap_or(0);
         all[n]
     }
@@ -54,7 +56,11 @@ pub(super) fn schedule(seed: u64) -> Schedule {
     let count = 20 + draw.to(16);
     let steps: Vec<Step> = (0..count).map(|n| step(&mut draw, &shape, &mut slots, n)).collect();
     let deaths = if draw.one_in(2) { deaths(&mut draw, &steps) } else { Vec::new() };
-    Schedule { seed, shape, weather, steps, deaths, mute: Vec::new() }
+    let mut schedule = Schedule { seed, shape, weather, steps, deaths, mute: Vec::new() };
+    if draw.one_in(2) {
+        lead(&mut draw, &mut schedule, &slots);
+    }
+    schedule
 }
 
 /// A quarter of the seeds has no faults: then nothing may fail.
@@ -91,18 +97,22 @@ fn deaths(draw: &mut Draw, steps: &[Step]) -> Vec<Death> {
     deaths
         .map(|_| {
             let name = if rare.is_empty() || draw.one_in(2) { draw.of(&led) } else { draw.of(&rare) };
-            let of: Vec<_> = points().iter().filter(|at| at.split(' ').next() == Some(name)).collect();
+            let of = points_of(name);
             let (at, nth) = match draw.to(3) {
                 0 if !of.is_empty() => (name, draw.to(14)),
-                1 if !of.is_empty() => (draw.of(&of).as_str(), draw.of(&[0, 0, 0, 1, 2])),
+                1 if !of.is_empty() => (draw.of(&of), draw.of(&[0, 0, 0, 1, 2])),
                 _ => {
                     let all: Vec<_> = points().iter().collect();
                     (draw.of(&all).as_str(), draw.of(&[0, 0, 0, 1, 1, 2, 4]))
                 }
             };
-            Death { at: at.to_owned(), nth, again: draw.one_in(3).then(|| draw.to(30)) }
+            death(at.to_owned(), nth, draw.one_in(3).then(|| draw.to(30)))
         })
         .collect()
+}
+
+pub(super) fn death(at: String, nth: u64, again: Option<u64>) -> Death {
+    Death { at, nth, again }
 }
 
 /// The operation that an action leads to.
@@ -111,6 +121,7 @@ fn leads_to(action: &Action) -> &'static str {
         Action::LoseStore => "adopt",
         Action::ByHand { deed: Hand::Copy | Hand::Relabel, .. } => "release-stray",
         Action::ByHand { .. } | Action::GuestEnds { .. } => "check",
+        Action::Both { first, .. } => leads_to(first),
         other => other.name(),
     }
 }
@@ -125,7 +136,7 @@ enum Then {
 
 /// Which slots each install has.
 #[derive(Default)]
-struct Slots {
+pub(super) struct Slots {
     of: [Vec<usize>; 2],
     /// Those of each actor.
     own: [Vec<usize>; ACTORS],
@@ -134,6 +145,17 @@ struct Slots {
     rush: bool,
     /// What the last step makes worth doing.
     then: Option<Then>,
+}
+
+impl Slots {
+    pub(super) fn of_install(&self, install: usize) -> &[usize] {
+        &self.of[install]
+    }
+
+    /// One that is not taken yet.
+    pub(super) fn next(&self) -> usize {
+        self.next
+    }
 }
 
 /// The install of an actor: the last one is of the second, where there is one.
@@ -155,14 +177,23 @@ fn step(draw: &mut Draw, shape: &Shape, slots: &mut Slots, n: u64) -> Step {
             let slot = draw.of(some);
             match then {
                 Some(Then::Forget) => Action::Forget { slot },
-                _ => draw.pick([Action::Wait { slot }, Action::Look { slot }, Action::Signal { slot }]),
+                _ => draw.pick([
+                    Action::Wait { slot },
+                    Action::Look { slot },
+                    Action::Signal { slot },
+                    Action::Follow { slot },
+                ]),
             }
         }
         [] => acquire(draw, shape, slots, install, actor),
         _ if n < 3 && draw.one_in(2) => acquire(draw, shape, slots, install, actor),
         some => {
             let slot = draw.of(some);
-            on_slot(draw, shape, slots, (install, actor), slot, n)
+            let first = on_slot(draw, shape, slots, (install, actor), slot, n);
+            match beside(draw, shape, slots, (install, actor), &first, n) {
+                Some(second) => both(first, second),
+                None => first,
+            }
         }
     };
     slots.then = match action {
@@ -184,6 +215,29 @@ fn acquire(draw: &mut Draw, shape: &Shape, slots: &mut Slots, install: usize, ac
     Action::Acquire { slot, memory_gib: draw.of(&[2, 2, 3, 4]), on, waits: !draw.one_in(3) }
 }
 
+/// What is done at the same time, now and then: another thing to the same box, or another box that wants its room.
+fn beside(
+    draw: &mut Draw,
+    shape: &Shape,
+    slots: &mut Slots,
+    (install, actor): (usize, usize),
+    first: &Action,
+    n: u64,
+) -> Option<Action> {
+    let slot = slot_of(first)?;
+    let grows = matches!(first, Action::Resize { .. } | Action::Start { .. });
+    if grows && draw.one_in(3) {
+        return Some(acquire(draw, shape, slots, install, actor));
+    }
+    if !draw.one_in(10) {
+        return None;
+    }
+    // What it copies or runs is its own.
+    let second = on_slot(draw, shape, slots, (install, actor), slot, 100 + n);
+    let ends = matches!(second, Action::Restart | Action::Configure { .. });
+    (!ends && !second.is_nature()).then_some(second)
+}
+
 fn on_slot(
     draw: &mut Draw,
     shape: &Shape,
@@ -195,7 +249,12 @@ fn on_slot(
     let force = draw.one_in(2);
     let thread = draw.to(shape.threads);
     let memory_gib = draw.of(&[2, 3, 4, 4]);
-    match draw.to(107) {
+    match draw.to(120) {
+        107..=109 => Action::Stream { slot, script: script(draw, n) },
+        110..=111 => Action::Follow { slot },
+        112..=114 => Action::CopyTreeIn { slot, tag: n },
+        115..=116 => Action::CopyTreeOut { slot },
+        117..=119 => Action::Check { slot },
         100..=103 => Action::CopyIn {
             slot,
             to: if draw.one_in(8) { "nowhere/file" } else { "file" }.to_owned(),

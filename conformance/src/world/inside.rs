@@ -116,6 +116,18 @@ impl Inside {
         self.files.get(name)?.last().map(|(_, bytes)| bytes.as_slice())
     }
 
+    /// The names of the files in a directory.
+    pub(super) fn below(&self, dir: &str) -> Vec<String> {
+        let within = |name: &&String| name.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/'));
+        self.files.keys().filter(within).cloned().collect()
+    }
+
+    /// Whether anything of that name, or in the directory of that name, was put there since `since`.
+    pub(super) fn changed(&self, name: &str, since: u64) -> bool {
+        let its = self.files.iter().filter(|(file, _)| file.starts_with(name));
+        its.flat_map(|(_, all)| all).any(|(at, _)| *at >= since)
+    }
+
     /// Whether a file was once this.
     pub(super) fn was_put(&self, name: &str, bytes: &[u8]) -> bool {
         self.files.get(name).into_iter().flatten().any(|(_, was)| was == bytes)

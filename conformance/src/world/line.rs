@@ -22,6 +22,7 @@ use tokio::{
 
 use super::{
     World,
+    follow::Following,
     inside::{Inside, Stand},
     parts::Parts,
     pause,
@@ -81,6 +82,13 @@ impl Fate {
     }
 }
 
+/// What is started over a connection.
+enum Asked {
+    /// What comes first on its stdin, so many bytes of it.
+    Script(usize),
+    Follow(Following),
+}
+
 /// One connection that is open.
 pub(super) struct Open {
     world: Arc<World>,
@@ -121,8 +129,12 @@ impl Transport for Line {
 
     async fn spawn(&self, argv: &[String]) -> Result<Process> {
         let (open, fate) = self.dial().await?;
-        let Some(len) = loader_len(argv) else {
-            let words = format!("a simulated guest runs the runner alone, not {argv:?}");
+        let asked = match (loader_len(argv), Following::of(argv)) {
+            (Some(len), _) => Some(Asked::Script(len)),
+            (None, following) => following.map(Asked::Follow),
+        };
+        let Some(asked) = asked else {
+            let words = format!("a simulated guest runs what the core sends, not {argv:?}");
             return Err(Error::failed(words));
         };
         let (stdin, inner_in) = duplex(STREAM);
@@ -130,7 +142,10 @@ impl Transport for Line {
         let (inner_err, stderr) = duplex(4096);
         let (tell, told) = oneshot::channel();
         tokio::spawn(async move {
-            let ended = serve(&open, fate, len, (inner_in, inner_out, inner_err)).await;
+            let ended = match asked {
+                Asked::Script(len) => serve(&open, fate, len, (inner_in, inner_out, inner_err)).await,
+                Asked::Follow(following) => following.serve(&open, fate, inner_out, inner_err).await,
+            };
             let _ = tell.send(ended);
         });
         let exit = async move {

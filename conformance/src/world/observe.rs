@@ -101,8 +101,8 @@ impl Parts {
                         self.stranger.as_ref().is_some_and(|owner| owner.install == m.owner.install)
                     };
                     let its = cloud.guests.values().filter(|m| {
-                        let counts = m.owner.install == install.id || strangers(m);
-                        m.running && m.host == n && !m.unasked && counts
+                        let counts = (m.owner.install == install.id && !m.unasked) || strangers(m);
+                        m.running && m.host == n && counts
                     });
                     let used: u64 = its.map(|m| m.size.memory_mib).sum();
                     if used > host.memory_mib {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bbbox::{
     boxes::{Acquire, BoxHandle, Boxes},
     id::JobId,
-    run::{Copied, JobSpec, JobState, RunResult, Session, Signal},
+    run::{Copied, JobSpec, JobState, RunResult, Session, Signal, Stream},
 };
 
 use super::{generate, life, run};
@@ -39,6 +39,48 @@ async fn exchanges(machine: &BoxHandle) -> Vec<String> {
     }
     said.extend(about_a_job(&session).await);
     said.extend(about_copies(&session).await);
+    said.extend(about_trees(&session).await);
+    said.extend(about_streams(&session).await);
+    said
+}
+
+async fn about_trees(session: &Session) -> Vec<String> {
+    let here = tempfile::tempdir().unwrap();
+    let (from, to) = (here.path().join("from"), here.path().join("to"));
+    std::fs::create_dir_all(from.join("sub")).unwrap();
+    let files = [("one", 30), ("sub/two", 5_000), ("three", 0)];
+    for (name, len) in files {
+        std::fs::write(from.join(name), vec![b'z'; len]).unwrap();
+    }
+    let none = session.copy_out("tree", &to, &|_, _| {}).await.unwrap_err();
+    let mut said = vec![format!("no tree: {:?} {:?} {none}", none.kind(), none.effect_of())];
+    // The second goes into the directory that the first made.
+    for _ in 0..2 {
+        said.push(format!("tree in: {:?}", session.copy_in(&from, "tree", &|_, _| {}).await.unwrap()));
+    }
+    said.push(format!("tree out: {:?}", session.copy_out("tree", &to, &|_, _| {}).await.unwrap()));
+    for (name, len) in files {
+        assert_eq!(std::fs::read(to.join(name)).unwrap().len(), len, "{name}");
+    }
+    said
+}
+
+async fn about_streams(session: &Session) -> Vec<String> {
+    let mut said = Vec::new();
+    for script in SCRIPTS {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let exit = session.stream(&JobSpec::script(*script), None, &mut out, &mut err).await.unwrap();
+        said.push(format!("passes through {script:?}: {exit} {out:?} {err:?}"));
+    }
+    let job = session.start(&JobSpec::script("sleep 0.3;echo one;echo two >&2")).await.unwrap();
+    for (stream, from) in [(Stream::Stdout, 0), (Stream::Stdout, 2), (Stream::Stderr, 0)] {
+        let mut all = Vec::new();
+        let until = session.follow(&job, stream, from, &mut all).await.unwrap();
+        said.push(format!("follows from {from} to {until}: {all:?}"));
+    }
+    let nothing = JobId::parse("jbnothing00000").unwrap();
+    let none = session.follow(&nothing, Stream::Stdout, 0, &mut Vec::new()).await.unwrap_err();
+    said.push(format!("follows nothing: {:?}", none.kind()));
     said
 }
 

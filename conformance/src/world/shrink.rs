@@ -1,7 +1,7 @@
 //! Making a failing schedule shorter: leave out actions, deaths, kinds of faults and single faults while it still fails.
 
 use super::{
-    action::{Schedule, Weather},
+    action::{Action, Schedule, Weather},
     generate,
     run::{Played, run},
 };
@@ -17,6 +17,7 @@ pub fn shorten(seed: u64) -> Option<(Played, Vec<String>)> {
     let like = kind(played.problems.first()?);
     let mut search = Search { schedule, played, like, left: RUNS };
     search.steps();
+    search.halves();
     search.deaths();
     search.weather();
     search.faults();
@@ -68,6 +69,20 @@ impl Search {
                 }
             }
             chunk /= 2;
+        }
+    }
+
+    /// Leaves out one of two things that are done at once.
+    fn halves(&mut self) {
+        for n in 0..self.schedule.steps.len() {
+            let Action::Both { first, second } = self.schedule.steps[n].action.clone() else { continue };
+            for half in [first, second] {
+                let mut smaller = self.schedule.clone();
+                smaller.steps[n].action = *half;
+                if self.take(smaller) {
+                    break;
+                }
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! Between the beginning and the end of a call others act too, so a rule asks whether the answer may be true at some
 //! moment of the call. Where that cannot be known, it holds the answer for allowed.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bbbox::{
     Error, ErrorKind,
@@ -47,6 +47,12 @@ pub(super) enum Answer {
     CopiedIn(Copied),
     /// What arrived.
     CopiedOut(Bytes),
+    /// What arrived of a directory, by the names in it.
+    TreeOut(BTreeMap<String, Bytes>),
+    /// How a script that was passed through ended, and what came of its two streams.
+    Streamed(Exit, Bytes, Bytes),
+    /// The offset that was come to, and what came.
+    Followed(Job, u64, Bytes),
 }
 
 /// The slot that an action is about.
@@ -60,6 +66,10 @@ pub(super) fn slot_of(action: &Action) -> Option<usize> {
         | Action::Wait { slot }
         | Action::Look { slot }
         | Action::Signal { slot }
+        | Action::Stream { slot, .. }
+        | Action::Follow { slot }
+        | Action::CopyTreeIn { slot, .. }
+        | Action::CopyTreeOut { slot }
         | Action::CopyIn { slot, .. }
         | Action::CopyOut { slot }
         | Action::Start { slot }
@@ -187,6 +197,19 @@ impl Parts {
                 self.judge_exit(&fate, script, ended.exit, ended.stdout.total, false);
                 self.judge_alive(&fate, action);
             }
+            (Answer::Streamed(exit, out, err), Some(fate)) => {
+                let Action::Stream { script, .. } = action else { return };
+                self.judge_exit(&fate, script, *exit, out.0.len() as u64, false);
+                self.judge_bytes(&fate, script, (out, Some(err)), false);
+            }
+            (Answer::Followed(job, until, out), Some(fate)) => {
+                let signalled = self.signalled(&fate, job);
+                self.judge_bytes(&fate, &job.script, (out, None), signalled);
+                if *until != out.0.len() as u64 {
+                    let brought = out.0.len();
+                    self.problem(format!("b{}: {brought} bytes came and were told as {until}", fate.slot));
+                }
+            }
             (Answer::Waited(job, RunResult::Ended(ended)), Some(fate)) => {
                 self.judge_exit(
                     &fate,
@@ -226,6 +249,16 @@ impl Parts {
         let label = format!("b{}", fate.slot);
         let words = format!("{label}: {script:?} ends with {} and was told as {exit}", course.exit);
         self.problem(words);
+    }
+
+    /// What was passed on is what the script says: a part of it only where that was ended.
+    fn judge_bytes(&mut self, fate: &Fate, script: &str, (out, err): (&Bytes, Option<&Bytes>), ended: bool) {
+        let course = course(script);
+        let whole = out.0 == course.out && err.is_none_or(|err| err.0 == course.err);
+        let part = ended && course.out.starts_with(&out.0);
+        if !(whole || part) {
+            self.problem(format!("b{}: of {script:?} {out:?} and {err:?} came", fate.slot));
+        }
     }
 
     /// What was done to a box that must be gone was not done.
@@ -336,7 +369,7 @@ impl Parts {
             fate.not_ended_by("forget");
         }
         self.judge_no_copy(action, error);
-        if names_nothing(action, error) {
+        if names_nothing(action, error) || self.changed_under(action, call.began, error) {
             return;
         }
         let fate = call.slot.and_then(|slot| self.fates.all.get(&slot)).cloned();
