@@ -14,6 +14,8 @@ pub mod driver;
 pub mod embed;
 pub mod env;
 pub mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod guest;
 pub mod id;
 pub mod journal;

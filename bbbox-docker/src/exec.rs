@@ -231,6 +231,24 @@ async fn take_apart(mut frames: Frames, out: Pipe, err: Pipe, ended: watch::Send
     let _ = ended.send(true);
 }
 
+/// What each stream of `frames` gets, and whether it is told that it broke, for [`crate::fuzzing`].
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) async fn taken_apart(frames: Vec<Result<LogOutput, Native>>) -> [(Vec<u8>, bool); 2] {
+    use tokio::io::AsyncReadExt;
+    let (out, stdout) = mpsc::channel(WAITING);
+    let (err, stderr) = mpsc::channel(WAITING);
+    let (ended, output_ended) = watch::channel(false);
+    let read = async |from: mpsc::Receiver<io::Result<Bytes>>| {
+        let mut all = Vec::new();
+        let broken = source(from).read_to_end(&mut all).await.is_err();
+        (all, broken)
+    };
+    let frames = Box::pin(futures::stream::iter(frames));
+    let ((), out, err) = tokio::join!(take_apart(frames, out, err, ended), read(stdout), read(stderr));
+    assert!(*output_ended.borrow(), "the end of the output is not told");
+    [out, err]
+}
+
 async fn broken(out: &Pipe, err: &Pipe, kind: io::ErrorKind, why: &str) {
     let _ = out.send(Err(io::Error::new(kind, why.to_owned()))).await;
     let _ = err.send(Err(io::Error::new(kind, why.to_owned()))).await;

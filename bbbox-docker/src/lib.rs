@@ -27,6 +27,8 @@ mod config;
 mod doctor;
 mod exec;
 mod fault;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod images;
 mod map;
 mod privilege;

@@ -121,7 +121,12 @@ pub(crate) fn box_of(labels: &Labels, install: &InstallId) -> Option<BoxId> {
 
 /// The size that `labels` name.
 pub(crate) fn size(labels: &Labels) -> Option<Size> {
-    Some(Size::new(labels.get(CORES)?.parse().ok()?, labels.get(MEMORY)?.parse().ok()?))
+    whole(Size::new(labels.get(CORES)?.parse().ok()?, labels.get(MEMORY)?.parse().ok()?))
+}
+
+/// A size of something: what anybody wrote on a label, or set at the engine, may be none.
+fn whole(size: Size) -> Option<Size> {
+    (size.cores > 0 && size.memory_mib > 0).then_some(size)
 }
 
 /// The generation of a note, or `None` when `labels` are not a note's.
@@ -201,14 +206,14 @@ pub(crate) fn inspected(native: ContainerInspectResponse) -> Container {
     let size = native.host_config.and_then(|held| {
         let cores = u32::try_from(held.nano_cpus? / 1_000_000_000).ok()?;
         let memory = u64::try_from(held.memory? / MIB).ok()?;
-        Some(Size::new(cores, memory))
+        whole(Size::new(cores, memory))
     });
     Container {
         id: native.id.unwrap_or_default(),
         labels: native.config.and_then(|config| config.labels).unwrap_or_default(),
         image: native.image.unwrap_or_default(),
         phase,
-        size: size.filter(|size| size.memory_mib > 0),
+        size,
         created: None,
         ended: (phase == Phase::Stopped).then(|| Ended {
             code: state.exit_code.unwrap_or_default(),
@@ -302,7 +307,8 @@ pub(crate) fn moved(mut guest: Guest, before: &Guest) -> Guest {
 
 /// `size` as the engine takes it: CPUs in billionths, memory in bytes.
 pub(crate) fn limits(size: &Size) -> (i64, i64) {
-    (i64::from(size.cores) * 1_000_000_000, i64::try_from(size.memory_mib).unwrap_or(i64::MAX / MIB) * MIB)
+    let memory = i64::try_from(size.memory_mib).unwrap_or(i64::MAX).saturating_mul(MIB);
+    (i64::from(size.cores) * 1_000_000_000, memory)
 }
 
 #[cfg(test)]
@@ -355,6 +361,24 @@ mod tests {
         let mut other = guest;
         other.install = InstallId::parse("inotherotherot").unwrap();
         assert!(!container.is(&other));
+    }
+
+    #[test]
+    fn no_cores_and_no_memory_are_no_size_and_too_much_is_the_most() {
+        let labels = |cores: &str, memory: &str| {
+            Labels::from([(CORES.to_owned(), cores.to_owned()), (MEMORY.to_owned(), memory.to_owned())])
+        };
+        assert_eq!(size(&labels("1", "512")), Some(Size::new(1, 512)));
+        for (cores, memory) in [("0", "512"), ("1", "0"), ("-1", "512")] {
+            assert_eq!(size(&labels(cores, memory)), None, "{cores} {memory}");
+        }
+        let mut native: ContainerInspectResponse =
+            serde_json::from_str(include_str!("../samples/container-running.json")).unwrap();
+        native.host_config.as_mut().unwrap().nano_cpus = Some(500_000_000);
+        assert_eq!(inspected(native).size, None, "half a core that somebody set is no size of a box");
+        for memory in [i64::MAX as u64 / 1024, u64::MAX] {
+            assert_eq!(limits(&Size::new(1, memory)).1, i64::MAX);
+        }
     }
 
     #[test]

@@ -151,6 +151,17 @@ fn lacking(words: &str) -> Option<Vec<String>> {
     Some(missing.map(|(_, name)| (*name).to_owned()).collect())
 }
 
+/// Reads `words` as each thing that an engine may say of privilege, for [`crate::fuzzing`].
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn read(words: &str) {
+    if let Some(grant) = Grant::parse(words) {
+        grant.apply(&mut HostConfig::default());
+        assert_eq!(Grant::parse(&grant.to_label()), Some(grant));
+    }
+    assert!(lacking(words).is_none_or(|names| names.iter().all(|name| CAPABILITIES.contains(&&**name))));
+    let _ = is_refusal(words);
+}
+
 /// Whether the engine's `words` about a start mean that it may not grant what the container asks for.
 pub(crate) fn is_refusal(words: &str) -> bool {
     let words = words.to_ascii_lowercase();

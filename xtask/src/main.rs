@@ -8,6 +8,7 @@ mod abilities;
 mod bench;
 mod child;
 mod fault;
+mod fuzz;
 mod say;
 mod setup;
 mod test;
@@ -30,6 +31,8 @@ enum Chore {
     Abilities,
     /// Measure bb-box beside what a user would run instead; 1 when a bar is missed.
     Bench(bench::Bench),
+    /// Fuzz what reads bytes from outside; 1 when something is found.
+    Fuzz(fuzz::Fuzz),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Chore::Test => test::run().map(|()| ExitCode::SUCCESS),
         Chore::Abilities => abilities::write().map(|()| ExitCode::SUCCESS),
         Chore::Bench(bench) => bench.run(),
+        Chore::Fuzz(fuzz) => fuzz.run().map(|()| ExitCode::SUCCESS),
     };
     match done {
         Ok(code) => code,

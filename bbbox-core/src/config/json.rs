@@ -31,7 +31,8 @@ fn malformed(error: &serde_json::Error) -> Problem {
     let words = words.split(" at line ").next().unwrap_or_default().to_owned();
     Problem {
         line: Some(error.line()),
-        column: Some(error.column()),
+        // A line's end within a string is told as before the first column of the next line.
+        column: Some(error.column().max(1)),
         ..Problem::new("", format!("this is not JSON: {words}"))
     }
 }
@@ -123,6 +124,12 @@ mod tests {
             problems.to_string(),
             "backends[1].id: stands there twice; allowed: once\nrevision: stands there twice; allowed: once"
         );
+    }
+
+    #[test]
+    fn a_string_that_a_lines_end_cuts_has_a_column() {
+        let problems = read("{\"a\": \"b\n\"}").unwrap_err();
+        assert!(problems.to_string().starts_with("line 2, column 1: this is not JSON: "), "{problems}");
     }
 
     fn any_json() -> impl Strategy<Value = Value> {

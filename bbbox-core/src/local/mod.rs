@@ -18,6 +18,8 @@ mod backend;
 mod client;
 mod config;
 mod folder;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod map;
 mod running;
 mod transport;

@@ -11,6 +11,8 @@ pub mod powershell;
 mod copy;
 mod fault;
 mod follow;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod job;
 mod message;
 mod open;

@@ -68,7 +68,7 @@ pub(super) async fn open(env: Arc<dyn Env>, transport: &dyn Transport) -> Result
 }
 
 /// Reads up to the hello. Gives the jobs' directory and what already came after it.
-async fn hello(from: &mut Source, nonce: &str) -> Result<(String, Vec<u8>), String> {
+pub(super) async fn hello(from: &mut Source, nonce: &str) -> Result<(String, Vec<u8>), String> {
     let mut seen = Vec::new();
     loop {
         seen.reserve(4096);
@@ -216,7 +216,7 @@ async fn read(mut stdout: Source, mut seen: Vec<u8>, runner: Weak<Runner>, stop:
     }
 }
 
-fn take_lines(seen: &mut Vec<u8>, shared: &Shared) {
+pub(super) fn take_lines(seen: &mut Vec<u8>, shared: &Shared) {
     let mut begin = 0;
     while let Some(end) = seen[begin..].iter().position(|b| *b == b'\n') {
         shared.heard.fetch_add(1, Ordering::Relaxed);

@@ -125,6 +125,23 @@ impl Shared {
         Load { waited_for: waiting.busy(), pinged: !waiting.pings.is_empty() }
     }
 
+    /// Has somebody wait for each kind of message: what a fuzz target plays them against.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn waits_for_all(&self, most: usize) -> All {
+        let job = JobId::parse("jbabcdefghij01").unwrap_or_else(|_| unreachable!("it is a job's ID"));
+        let mut waiting = self.lock();
+        let (end, state, kill) = (oneshot::channel(), oneshot::channel(), oneshot::channel());
+        let (ping, list, get) = (oneshot::channel(), oneshot::channel(), oneshot::channel());
+        waiting.launched.insert(job.clone());
+        waiting.ends.insert(job.clone(), vec![end.0]);
+        waiting.states.insert(job.clone(), vec![state.0]);
+        waiting.kills.insert(job, VecDeque::from([kill.0]));
+        waiting.pings.insert(7, ping.0);
+        waiting.list = Some(Listing { jobs: Vec::new(), done: list.0 });
+        waiting.get = Some(Get { bytes: Vec::new(), most, done: get.0 });
+        All { get: get.1, _others: Box::new((end.1, state.1, kill.1, ping.1, list.1)) }
+    }
+
     /// Hands a message to who waits for it.
     pub(super) fn heard(&self, message: Message) {
         let mut waiting = self.lock();
@@ -174,6 +191,21 @@ impl Shared {
                 }
             }
         }
+    }
+}
+
+/// Everybody that [`Shared::waits_for_all`] has wait.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) struct All {
+    get: oneshot::Receiver<(Vec<u8>, u64)>,
+    _others: Box<dyn std::any::Any>,
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+impl All {
+    /// How many bytes of a file came, if the answer to `get` is complete.
+    pub(super) fn brought(mut self) -> Option<usize> {
+        self.get.try_recv().ok().map(|(bytes, _)| bytes.len())
     }
 }
 

@@ -51,6 +51,11 @@ impl Setup {
     }
 }
 
+/// Brings the fuzzer, which only `fuzz` needs.
+pub(crate) fn fuzzer() -> Result<()> {
+    tools::fuzzer()
+}
+
 /// `PATH` with the places where setup puts tools.
 pub(crate) fn path() -> OsString {
     place::search_path()

@@ -10,15 +10,24 @@ use crate::{child::Child, fault::Result};
 const TOOLS: &[(&str, &str)] =
     &[("cargo-hack", "0.6.46"), ("cargo-deny", "0.20.2"), ("cargo-nextest", "0.9.143")];
 
+/// The one that fuzzes. No test needs it.
+const FUZZER: (&str, &str) = ("cargo-fuzz", "0.13.1");
+
 /// Builds what is missing.
 pub(super) fn install() -> Result<()> {
-    for (tool, version) in TOOLS {
-        step(tool, || match place::find(tool) {
-            Some(_) => Ok("there".into()),
-            None => build(tool, version),
-        })?;
-    }
-    Ok(())
+    TOOLS.iter().try_for_each(|(tool, version)| bring(tool, version))
+}
+
+/// Builds the fuzzer if it is missing.
+pub(super) fn fuzzer() -> Result<()> {
+    bring(FUZZER.0, FUZZER.1)
+}
+
+fn bring(tool: &str, version: &str) -> Result<()> {
+    step(tool, || match place::find(tool) {
+        Some(_) => Ok("there".into()),
+        None => build(tool, version),
+    })
 }
 
 fn build(tool: &str, version: &str) -> Result<String> {

@@ -121,6 +121,13 @@ pub(super) fn all(root: &Path) -> Result<Vec<Part>> {
             5,
         )
         .unless_fails(cargo("deny fetch db").minutes(2), "the advisory database could not be fetched"),
+        // The fuzzer itself is C++ and needs a nightly compiler; the targets are Rust.
+        Part::new(
+            "fuzz targets",
+            Needs::Rust,
+            cargo("check --locked --no-default-features --target-dir target --manifest-path fuzz/Cargo.toml"),
+            15,
+        ),
         Part::new("build", Needs::Rust, cargo("build --workspace --all-targets --locked"), 25),
         // First of what needs boxes, as it builds the image that they come from.
         suite("conformance docker", "run --backend docker", 20),

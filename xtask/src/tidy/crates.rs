@@ -32,6 +32,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("bbbox-host", &["bbbox", "bbbox-relay"]),
     ("conformance", &["bbbox"]),
     ("xtask", &[]),
+    // Apart from the workspace, as what starts a target is not free of `unsafe`.
+    ("bbbox-fuzz", &["bbbox-core", "bbbox-docker"]),
 ];
 
 fn manifests(checkout: &Checkout) -> Vec<(&str, Table)> {
@@ -64,23 +66,31 @@ fn lints(checkout: &Checkout) -> Vec<String> {
     let inherits = |manifest: &Table| {
         manifest.get("lints").and_then(|lints| lints.get("workspace")).and_then(Value::as_bool) == Some(true)
     };
-    let bare = manifests(checkout).into_iter().filter(|(_, manifest)| !inherits(manifest));
+    let members = manifests(checkout).into_iter().filter(|(path, _)| !path.starts_with("fuzz/"));
+    let bare = members.filter(|(_, manifest)| !inherits(manifest));
     bare.map(|(path, _)| format!("{path}: does not inherit the workspace's lints")).collect()
 }
 
-/// The faults that can be planted are in the suite alone: whoever asks for the feature is named here.
-fn simulation(checkout: &Checkout) -> Vec<String> {
-    let asks = |manifest: &Table| {
+/// Features that are for tests alone, and the one crate that may ask for each.
+const FOR_TESTS: &[(&str, &str)] =
+    &[("simulation", "conformance/Cargo.toml"), ("fuzzing", "fuzz/Cargo.toml")];
+
+/// The faults that can be planted, and what the fuzz targets call, are in no program that anybody uses.
+fn for_tests(checkout: &Checkout) -> Vec<String> {
+    let asks = |manifest: &Table, feature: &str| {
         let tables =
             ["dependencies", "build-dependencies"].into_iter().filter_map(|table| manifest.get(table));
         let used =
             tables.filter_map(Value::as_table).flat_map(Table::values).filter_map(|of| of.get("features"));
         let default = manifest.get("features").and_then(|features| features.get("default"));
-        used.chain(default).filter_map(Value::as_array).flatten().any(|f| f.as_str() == Some("simulation"))
+        used.chain(default).filter_map(Value::as_array).flatten().any(|f| f.as_str() == Some(feature))
     };
-    let others = manifests(checkout).into_iter().filter(|(path, _)| *path != "conformance/Cargo.toml");
-    let asking = others.filter(|(_, manifest)| asks(manifest));
-    asking.map(|(path, _)| format!("{path}: only the suite has the simulation")).collect()
+    let mut broken = Vec::new();
+    for (path, manifest) in manifests(checkout) {
+        let asked = FOR_TESTS.iter().filter(|(feature, only)| path != *only && asks(&manifest, feature));
+        broken.extend(asked.map(|(feature, only)| format!("{path}: only {only} asks for {feature}")));
+    }
+    broken
 }
 
 /// Rust checks only what it is told to, so each library crate must tell it.
@@ -97,8 +107,8 @@ fn dependencies_follow_the_arrows() {
 }
 
 #[test]
-fn only_the_suite_has_the_simulation() {
-    hold(&simulation(&Checkout::here()));
+fn what_is_for_tests_alone_is_in_no_program() {
+    hold(&for_tests(&Checkout::here()));
 }
 
 #[test]
@@ -121,6 +131,10 @@ fn what_breaks_a_rule_about_crates_is_found() {
     assert_eq!(arrows(&checkout).len(), 2);
     assert_eq!(lints(&checkout).len(), 1);
     assert_eq!(documented(&checkout).len(), 1);
-    let product = "[dependencies]\nbbbox = { workspace = true, features = ['simulation'] }";
-    assert_eq!(simulation(&Checkout::of(&[("bbbox-host/Cargo.toml", product)])).len(), 1);
+    let product =
+        |feature: &str| format!("[dependencies]\nbbbox = {{ workspace = true, features = ['{feature}'] }}");
+    for (feature, only) in FOR_TESTS {
+        assert_eq!(for_tests(&Checkout::of(&[("bbbox-host/Cargo.toml", &product(feature))])).len(), 1);
+        assert_eq!(for_tests(&Checkout::of(&[(*only, &product(feature))])).len(), 0);
+    }
 }

@@ -5,6 +5,8 @@
 //! nothing else. One process in the box guards the directory for as long as the copy lasts; where the transport
 //! has a faster way for the bytes, the guard only looks whether they arrived where commands see them.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) mod fuzzing;
 mod guard;
 mod land;
 mod list;

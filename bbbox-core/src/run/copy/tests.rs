@@ -397,6 +397,32 @@ async fn a_hostile_stream_is_refused_before_it_fills_the_memory() {
 }
 
 #[tokio::test]
+async fn a_file_of_holes_does_not_fill_this_disk() {
+    // A block that says where the file has holes, all of it but its last byte, and that it is as large as a disk.
+    let mut header = tar::Header::from_byte_slice(&block(b'S', 0)).clone();
+    let bytes = header.as_mut_bytes();
+    bytes[482] = 0;
+    bytes[386..398].copy_from_slice(b"77777777776\0");
+    bytes[398..410].copy_from_slice(b"00000000000\0");
+    bytes[483..495].copy_from_slice(b"77777777776\0");
+    header.set_cksum();
+    let here = tempfile::tempdir().unwrap();
+    let target = Target::look(&here.path().join("t"), Path::new("t"), true).unwrap();
+    let mut stage = Stage::make(target, ".bb-x", true).unwrap();
+    let (to, from) = pipe::to_thread();
+    to.send([header.as_bytes().as_slice(), &[0; 1024]].concat().into()).await.unwrap();
+    drop(to);
+    let unpacking = tokio::task::spawn_blocking(move || {
+        let unpacked = stage.unpack(from);
+        stage.remove();
+        unpacked
+    });
+    let Err(Fault::Here(error)) = unpacking.await.unwrap() else { panic!("8 GiB of holes were written") };
+    assert!(error.to_string().contains("with holes"), "{error:?}");
+    assert_eq!(fs::read_dir(here.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
 async fn many_copies_at_once_do_not_meet() {
     let local = Local::new(SHELLS[0]);
     let session = local.session();

@@ -174,8 +174,12 @@ impl Stage {
                         entry.link_name().map_err(broken)?.ok_or_else(|| broken(no_target()))?.into_owned();
                     self.same(path, &below(&to)?)?;
                 }
-                EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                    self.file(path, mode, &mut entry)?;
+                EntryType::Regular | EntryType::Continuous => self.file(path, mode, &mut entry)?,
+                // Its holes would be written out here: a few bytes from the box could fill this disk.
+                EntryType::GNUSparse => {
+                    return Err(Error::failed(format!("the box sent {path:?} with holes"))
+                        .fix("its tar must not pack holes apart, as `tar -S` does")
+                        .into());
                 }
                 EntryType::XGlobalHeader => {}
                 _ => self.skipped.push(path),
