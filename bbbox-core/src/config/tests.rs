@@ -18,6 +18,25 @@ use crate::{
     size::Size,
 };
 
+/// Any JSON whose fields are called as the pattern `names` says. Every number reads back as it was written.
+pub(super) fn any_json(names: &'static str) -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<i32>().prop_map(|n| Value::from(f64::from(n) / 4.0)),
+        "[a-z]{0,6}|.*".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(names, inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 struct Farm {
