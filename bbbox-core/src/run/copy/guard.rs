@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
-use super::{list::Sum, put};
+use super::{IN_THE_WAY, list::Sum, put};
 use crate::{
     env::Env,
     error::{Effect, Error},
@@ -34,12 +34,14 @@ impl From<Error> for Fault {
     }
 }
 
-/// What to do when contact was lost.
-const LOST: &str = "look how the box is (`bbbox status BOX`), then copy again";
-
 /// Contact broke, or it ended before it said what it should: why, its own words tell.
 pub(super) fn cut(error: std::io::Error) -> Fault {
-    Fault::There(Error::unavailable("contact with the box was lost").fix(LOST).because(error))
+    Fault::There(lost("contact with the box was lost", error))
+}
+
+/// Contact broke, so that `what` happened.
+pub(super) fn lost(what: &str, error: std::io::Error) -> Error {
+    Error::unavailable(what).fix("look how the box is (`bbbox status BOX`), then copy again").because(error)
 }
 
 fn refused() -> Fault {
@@ -99,10 +101,7 @@ impl Guard {
                 return Err(Error::failed("the box sent a line that is too long").into());
             }
             let read = self.stdout.read_buf(&mut self.seen).await;
-            if read.map_err(|error| {
-                Error::unavailable("contact with the box was lost").fix(LOST).because(error)
-            })? == 0
-            {
+            if read.map_err(|error| lost("contact with the box was lost", error))? == 0 {
                 return Ok(None);
             }
         }
@@ -270,7 +269,7 @@ fn said_by_the_box(code: u8, what: &str, said: String, words: String) -> Error {
             .because_of(words)
             .fix(BARRED),
         _ if is_barred => Error::failed(format!("could not {what}: {said}")).because_of(words).fix(BARRED),
-        4 => Error::refused(said).fix("name another path, or move what is there away"),
+        4 => Error::refused(said).fix(IN_THE_WAY),
         _ => Error::failed(format!("could not {what}: {said}")).because_of(words),
     }
 }
@@ -301,9 +300,6 @@ mod tests {
             assert!(error.how_to_fix().is_some_and(|fix| fix.contains("sudo")), "{error:?}");
         }
         let error = said_by_the_box(4, "copy x", "x is a directory".to_owned(), String::new());
-        assert_eq!(
-            (error.to_string().as_str(), error.how_to_fix()),
-            ("x is a directory", Some("name another path, or move what is there away"))
-        );
+        assert_eq!((error.to_string().as_str(), error.how_to_fix()), ("x is a directory", Some(IN_THE_WAY)));
     }
 }

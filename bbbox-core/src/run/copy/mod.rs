@@ -189,6 +189,9 @@ impl Session {
     }
 }
 
+/// What to do about something that stands where a copy goes, here or in the box.
+const IN_THE_WAY: &str = "name another path, or move what is there away";
+
 fn plain(path: &[u8]) -> Result<&[u8]> {
     if path.is_empty() || path.contains(&0) {
         return Err(Error::invalid("a path in a box is neither empty nor holds a NUL byte")

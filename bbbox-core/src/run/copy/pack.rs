@@ -12,6 +12,7 @@ use std::{
 use tar::{Builder, EntryType, Header};
 
 use super::{
+    guard::lost,
     list::{List, Places, Sum, Summing},
     pipe::Pieces,
 };
@@ -51,7 +52,7 @@ impl Tree {
         };
         if !meta.is_dir() && !meta.is_file() {
             return Err(Error::invalid(format!("{} is neither a file nor a directory", top.display()))
-.fix("copy a file or a directory; pass what a pipe or a device gives through the input of `bbbox run BOX`"));
+                .fix("pass what a pipe or a device gives through the input of `bbbox run BOX`"));
         }
         tree.add(PathBuf::new(), meta, None);
         let mut at = 0;
@@ -234,7 +235,5 @@ fn unread(path: &Path, error: io::Error) -> Error {
 }
 
 fn not_sent(error: io::Error) -> Error {
-    Error::unavailable("the copy was cut off")
-        .fix("look how the box is (`bbbox status BOX`), then copy again")
-        .because(error)
+    lost("the copy was cut off", error)
 }

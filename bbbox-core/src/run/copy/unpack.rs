@@ -19,6 +19,7 @@ use std::{
 use tar::{Archive, EntryType};
 
 use super::{
+    IN_THE_WAY,
     guard::Fault,
     list::{List, Sum},
     pack::Summed,
@@ -41,9 +42,6 @@ pub(super) struct Target {
     /// A directory that is there already: what comes is put into it.
     merge: bool,
 }
-
-/// What to do about something that stands where the copy goes.
-const IN_THE_WAY: &str = "name another path, or move what is there away";
 
 impl Target {
     /// Looks at what is there. `name` is the source's own: a file that is copied onto a directory goes into it.
