@@ -36,6 +36,12 @@ impl Size {
         Self { cores, memory_mib, disk_mib: None }
     }
 
+    /// This size; where it names no disk, with the disk of `other`.
+    #[must_use]
+    pub(crate) fn or_disk_of(self, other: &Self) -> Self {
+        Self { disk_mib: self.disk_mib.or(other.disk_mib), ..self }
+    }
+
     /// Whether each part is at most `largest`'s. A disk is only held against a limit that names one.
     #[must_use]
     pub fn fits_in(&self, largest: &Self) -> bool {

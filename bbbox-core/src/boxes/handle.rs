@@ -188,9 +188,8 @@ impl BoxHandle {
         let kind = standard(&record.kind).ok_or_else(|| {
             Error::invalid(format!("there is no kind {}", record.kind)).fix("use the bbbox that made the box")
         })?;
-        let mut size =
-            self.boxes.shared.settings.document().sizes(&record.kind).resolve(Some(size), kind.os)?;
-        size.disk_mib = size.disk_mib.or(record.size.disk_mib);
+        let size = self.boxes.shared.settings.document().sizes(&record.kind).resolve(Some(size), kind.os)?;
+        let size = size.or_disk_of(&record.size);
         let asked = self.asked();
         let resize =
             Resize { box_id: self.id.clone(), size, by: asked.by.clone(), thread: asked.thread.clone() };

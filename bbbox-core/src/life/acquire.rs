@@ -16,7 +16,6 @@ use crate::{
     record::{BoxRecord, BoxState},
     records,
     registry::{Ask, PassedOver, Placement, Registry},
-    size::Size,
     world::{InTime, World},
 };
 
@@ -170,7 +169,7 @@ async fn make(cx: &Context, world: &Arc<World>, args: &Acquire, placement: &Plac
         .record(|tx, guest: &Guest| {
             records::change(tx, &args.box_id, |r| {
                 // A guest that was found may be larger or smaller than what was asked for.
-                r.size = Size { disk_mib: guest.size.disk_mib.or(r.size.disk_mib), ..guest.size };
+                r.size = guest.size.or_disk_of(&r.size);
                 r.guest = Some(guest.clone());
                 r.state = BoxState::Starting;
             })

@@ -147,7 +147,7 @@ fn is_other(record: &BoxRecord, size: &Size) -> bool {
 
 /// The record says what the guest has; a disk that the backend does not count stays as it was.
 fn take_size(record: &mut BoxRecord, size: Size) {
-    record.size = Size { disk_mib: size.disk_mib.or(record.size.disk_mib), ..size };
+    record.size = size.or_disk_of(&record.size);
     record.resize_to = None;
     record.mended("resize");
     if let Some(guest) = &mut record.guest {
