@@ -77,11 +77,17 @@ fn a_sweep_that_follows_from_a_call_comes_at_most_every_three_minutes() {
     assert!(due().is_some() && due().is_none());
 }
 
-#[test]
-fn a_refused_resize_is_told_to_whoever_asked_and_is_no_trouble_of_the_box() {
+/// A folder whose only backend has room for one small box.
+fn with_3_gib() -> Folder {
     let folder = Folder::new();
     let document = r#"{"revision": 0, "backends": [{"id": "local", "type": "local", "memory": "3 GiB"}]}"#;
     assert_eq!(folder.feed(&["config", "apply", "-"], document.as_bytes()).code, 0);
+    folder
+}
+
+#[test]
+fn a_refused_resize_is_told_to_whoever_asked_and_is_no_trouble_of_the_box() {
+    let folder = with_3_gib();
     folder.ok(&["acquire", "linux", "--name", "dev", "--size", "small"]);
     assert_eq!(folder.call(&["resize", "dev", "cores=1,memory=4GiB"]).code, 4);
     let status = folder.json(&["status", "dev"]);
@@ -90,9 +96,7 @@ fn a_refused_resize_is_told_to_whoever_asked_and_is_no_trouble_of_the_box() {
 
 #[test]
 fn a_refused_start_is_told_to_whoever_asked_and_is_no_trouble_of_the_box() {
-    let folder = Folder::new();
-    let document = r#"{"revision": 0, "backends": [{"id": "local", "type": "local", "memory": "3 GiB"}]}"#;
-    assert_eq!(folder.feed(&["config", "apply", "-"], document.as_bytes()).code, 0);
+    let folder = with_3_gib();
     folder.ok(&["acquire", "linux", "--name", "one", "--size", "small"]);
     folder.ok(&["stop", "one"]);
     folder.ok(&["acquire", "linux", "--name", "two", "--size", "small"]);

@@ -124,14 +124,7 @@ impl Guard<'_> {
                 }
                 "tar" => {
                     self.meets(1).await?;
-                    let archive = packed(&name, &now)?;
-                    let (first, second) = archive.split_at(archive.len() / 2);
-                    self.stdout.write_all(first).await.ok()?;
-                    if matches!(self.fate, Fate::BreaksAfter(_)) {
-                        return None;
-                    }
-                    self.meets(2).await?;
-                    self.stdout.write_all(second).await.ok()?;
+                    self.send(&packed(&name, &now)?).await?;
                 }
                 other => {
                     self.open.problem(&format!("a copy asks its guard for {other:?}"));
@@ -145,6 +138,17 @@ impl Guard<'_> {
 }
 
 impl Guard<'_> {
+    /// Sends an archive in two parts: between them it may break, or meet what happens to the box.
+    async fn send(&mut self, archive: &[u8]) -> Option<()> {
+        let (first, second) = archive.split_at(archive.len() / 2);
+        self.stdout.write_all(first).await.ok()?;
+        if matches!(self.fate, Fate::BreaksAfter(_)) {
+            return None;
+        }
+        self.meets(2).await?;
+        self.stdout.write_all(second).await.ok()
+    }
+
     async fn give_tree(mut self, top: &str) -> Option<Exit> {
         self.say(&format!("ready dir 0 {HOME}/{top}\n")).await?;
         while let Some(asked) = self.line().await {
@@ -152,14 +156,7 @@ impl Guard<'_> {
                 "tar" => {
                     self.meets(1).await?;
                     let files = self.files(top)?;
-                    let archive = packed_tree(&files)?;
-                    let (first, second) = archive.split_at(archive.len() / 2);
-                    self.stdout.write_all(first).await.ok()?;
-                    if matches!(self.fate, Fate::BreaksAfter(_)) {
-                        return None;
-                    }
-                    self.meets(2).await?;
-                    self.stdout.write_all(second).await.ok()?;
+                    self.send(&packed_tree(&files)?).await?;
                 }
                 "list" => {
                     let mut list = String::new();
