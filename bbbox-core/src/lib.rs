@@ -29,6 +29,7 @@ mod records;
 mod registry;
 pub mod route;
 pub mod run;
+pub mod signals;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 pub mod size;

@@ -21,6 +21,7 @@ use super::map::{Keeper, Mode, Stat};
 use crate::{
     Effect, Error, Result,
     id::{BoxId, BoxName},
+    signals,
 };
 
 /// Where the machine's and a box's programs are looked for.
@@ -48,6 +49,7 @@ while :; do sleep 2147483647 </dev/null 8>&- & wait; done"#;
 
 /// A first process for the guest in `folder`, which becomes `keep` once the box is set up.
 fn keeper(folder: &Path, name: &str, mode: Mode, keep: &str) -> Command {
+    signals::pass_none_on();
     let walls: &[&str] = match mode {
         Mode::Root => &["unshare", "-m", "-u", "-i", "-p", "-f"],
         Mode::User => &["unshare", "-U", "-r", "-m", "-u", "-i", "-p", "-f"],
@@ -222,6 +224,7 @@ fn processes() -> Result<impl Iterator<Item = Handle>> {
 
 /// The command line that goes before what is to run in a box, in a session of its own.
 pub(super) fn enter(keeper: &Handle, mode: Mode) -> Command {
+    signals::pass_none_on();
     let mut command = command("setsid");
     if mode != Mode::None {
         let way = |flag: &str, name: &str| format!("{flag}{}", keeper.path(name).display());

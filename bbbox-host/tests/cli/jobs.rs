@@ -208,3 +208,21 @@ fn a_script_for_another_interpreter_is_refused_with_what_to_do() {
         "{said:?}"
     );
 }
+
+#[test]
+fn what_starts_a_box_or_a_command_passes_no_ignored_signal_on() {
+    let folder = Folder::new();
+    let ignoring = |words: &[&str]| {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "trap '' HUP INT QUIT USR1; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_bbbox")]);
+        shell.args(words).env("BBBOX_DATA", folder.path()).env_remove("BBBOX_LOG").stdin(Stdio::null());
+        Said::from(shell.output().unwrap())
+    };
+    let made = ignoring(&["acquire", "linux", "--name", "dev"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    for (signal, code) in [("HUP", 129), ("INT", 130), ("QUIT", 131), ("USR1", 138)] {
+        let words = ["run", "dev", "--", "sh", "-c", "kill -$0 $$; sleep 5", signal];
+        assert_eq!(ignoring(&words).code, code, "{signal}");
+        assert_eq!(folder.call(&words).code, code, "{signal} in a box that an ignoring program started");
+    }
+}
