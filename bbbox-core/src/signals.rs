@@ -16,9 +16,9 @@ pub fn was_ignored(number: i32) -> bool {
     is_in(*AT_START, number)
 }
 
-/// Has what is started from now on begin with no signal ignored. Needs a runtime of tokio around it.
-#[cfg(all(feature = "local", target_os = "linux"))]
-pub(crate) fn pass_none_on() {
+/// Has what is started from now on begin with no signal ignored: for a backend that starts commands as processes of this
+/// machine, before it does. Needs a runtime of tokio around it.
+pub fn pass_none_on() {
     use tokio::signal::unix::{SignalKind, signal};
     static DONE: std::sync::Once = std::sync::Once::new();
     // A broken pipe's signal is not among them: the standard library gives that back itself.

@@ -8,6 +8,7 @@ use bbbox::{
     id::BoxId,
     kind::Shell,
     route::Route,
+    signals::pass_none_on,
     transport::{Closing, Exit, Process, Transport, TransportTraits},
 };
 use tokio::process::Command;
@@ -31,6 +32,7 @@ impl Transport for Inside {
     async fn spawn(&self, argv: &[String]) -> Result<Process> {
         self.look()?;
         let home = self.folder.join("home");
+        pass_none_on();
         // The shell becomes the command, so that one that is not found exits 127; the arguments pass as they are.
         let mut child = Command::new("/bin/sh")
             .args(["-c", "exec \"$@\"", "sh"])
